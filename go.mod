@@ -1,0 +1,3 @@
+module github.com/gasupervisor/gasupervisor
+
+go 1.26.8

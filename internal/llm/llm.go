@@ -1,0 +1,125 @@
+// Package llm is the vocabulary of model traffic: messages in the shape of
+// OpenAI's chat API, tool calls, usage, typed errors, and the one-method
+// interface behind which every model sits.
+//
+// It is a leaf: it imports nothing of this project and does no I/O. The client
+// over HTTP is llm/openai, retries and fallback are llm/pool, and llm/llmtest is
+// the scripted server that tests share.
+package llm
+
+import "context"
+
+// Client asks a model for one assistant message.
+//
+// Complete blocks until the answer is complete, has failed for good, or ctx
+// ends. It may be called from many goroutines at once. onDelta, when not nil,
+// is called on the goroutine of the caller, in order, with every piece of the
+// answer as it streams; it must not block for long, since the connection is
+// read by the same goroutine.
+//
+// An error is an *Error, or ctx.Err() wrapped where ctx ended. Response.Spent is
+// valid beside an error too: what failed attempts cost has been paid.
+type Client interface {
+	Complete(ctx context.Context, req Request, onDelta func(Delta)) (Response, error)
+}
+
+// Model is a configured LLM: how it is called, what it holds, what it costs.
+type Model struct {
+	// Name is the entry's name in the configuration, the word that users choose it by.
+	Name string
+	// ID is the provider's name for the model, as sent in requests.
+	ID string
+	// ContextWindow in tokens; 0 while it is unknown.
+	ContextWindow int
+	// Priced says whether the configuration has a price, so that cost is known.
+	Priced bool
+	// TextTools is true where tools are described in the prompt and parsed from
+	// the text, for models without function calling.
+	TextTools bool
+	// Client reaches it, with retries and fallback inside.
+	Client Client
+}
+
+// Request is one request to a model. The slices are not retained or changed.
+type Request struct {
+	Messages []Message
+	Tools    []ToolSpec
+	// ToolChoice is "" (the provider's default), "auto", "none" or "required".
+	ToolChoice string
+	// MaxTokens bounds the answer; 0 leaves it to the provider.
+	MaxTokens int
+}
+
+// ToolSpec describes a tool to the model. Parameters is a JSON Schema object.
+type ToolSpec struct {
+	Name        string  `json:"name"`
+	Description string  `json:"description"`
+	Parameters  RawJSON `json:"parameters"`
+}
+
+// Delta is a piece of an answer as it streams.
+type Delta struct {
+	// Text is visible text of the answer.
+	Text string
+	// Reasoning is thinking that the provider sent apart from the text.
+	Reasoning string
+	// Restarted, when set, voids every delta before it: the answer broke off for
+	// this reason and is asked for again.
+	Restarted *Error
+}
+
+// Response is a complete answer.
+type Response struct {
+	Message      Message
+	FinishReason FinishReason
+	// Spent counts every attempt that this answer took.
+	Spent Usage
+	// Context is the size in tokens of the conversation with this answer, as
+	// the provider counted it; 0 where it did not say.
+	Context int
+	// LLM is the name of the entry that answered, which differs from the one
+	// asked after a fallback.
+	LLM string
+}
+
+// FinishReason is why the model stopped, in OpenAI's words.
+type FinishReason string
+
+// The reasons that matter to callers; others are passed through.
+const (
+	FinishStop      FinishReason = "stop"
+	FinishToolCalls FinishReason = "tool_calls"
+	// FinishLength marks an answer that was cut off: its last call may be half
+	// a call, and is never executed.
+	FinishLength FinishReason = "length"
+)
+
+// Usage counts what was spent. Values add up over attempts, turns, rounds and
+// children; the zero value is "nothing yet".
+type Usage struct {
+	Requests     int   `json:"requests"`
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	// CachedTokens is the part of InputTokens that the provider read from its
+	// prompt cache.
+	CachedTokens int64   `json:"cached_tokens"`
+	CostUSD      float64 `json:"cost_usd"`
+	// Unpriced counts requests whose cost is unknown; CostUSD is the whole cost
+	// only where it is 0.
+	Unpriced int `json:"unpriced_requests"`
+	// Unreported counts requests whose tokens the provider did not report. They
+	// are never guessed as zero.
+	Unreported int `json:"unreported_requests"`
+}
+
+// Add returns the sum of u and v.
+func (u Usage) Add(v Usage) Usage {
+	u.Requests += v.Requests
+	u.InputTokens += v.InputTokens
+	u.OutputTokens += v.OutputTokens
+	u.CachedTokens += v.CachedTokens
+	u.CostUSD += v.CostUSD
+	u.Unpriced += v.Unpriced
+	u.Unreported += v.Unreported
+	return u
+}
