@@ -81,6 +81,21 @@ func SweepAt(dir *os.File) error {
 	return nil
 }
 
+// SyncDir makes what was created, renamed or removed in the directory at path
+// durable, as far as the system can: some file systems, and Windows, have no
+// sync for directories, which is no error.
+func SyncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("sync directory %s: %w", path, err)
+	}
+	defer d.Close()
+	if err := openFolder(d).sync(); err != nil {
+		return fmt.Errorf("sync directory %s: %w", path, err)
+	}
+	return nil
+}
+
 // folder is a directory as far as replacing a file needs it: the seam at which
 // systems differ, and at which tests inject faults.
 type folder interface {

@@ -364,6 +364,16 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+func TestSyncDir(t *testing.T) {
+	dir := t.TempDir()
+	if err := SyncDir(dir); err != nil {
+		t.Error(err)
+	}
+	if err := SyncDir(filepath.Join(dir, "no")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing directory: %v, want fs.ErrNotExist", err)
+	}
+}
+
 func TestTempNamesAreHiddenAndKnown(t *testing.T) {
 	f, name, err := createTemp(openFolder(open(t, t.TempDir())), 0o644)
 	if err != nil {
