@@ -2,4 +2,7 @@ module github.com/gasupervisor/gasupervisor
 
 go 1.26.8
 
-require golang.org/x/sys v0.50.0
+require (
+	golang.org/x/sys v0.50.0
+	golang.org/x/text v0.44.0
+)
