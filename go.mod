@@ -5,4 +5,5 @@ go 1.26.8
 require (
 	golang.org/x/sys v0.50.0
 	golang.org/x/text v0.44.0
+	mvdan.cc/sh/v3 v3.14.1 // indirect
 )
