@@ -1,3 +1,8 @@
 module github.com/gasupervisor/gasupervisor
 
 go 1.26.8
+
+require (
+	github.com/BurntSushi/toml v1.6.0
+	github.com/google/go-cmp v0.7.0
+)
