@@ -6,3 +6,5 @@ require (
 	github.com/BurntSushi/toml v1.6.0
 	github.com/google/go-cmp v0.7.0
 )
+
+require golang.org/x/sys v0.50.0 // indirect
