@@ -7,4 +7,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 )
 
-require golang.org/x/sys v0.50.0 // indirect
+require (
+	github.com/kardianos/service v1.3.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+)
