@@ -73,6 +73,9 @@ func (c Config) check() error {
 	if !filepath.IsAbs(c.Executable) {
 		return fmt.Errorf("define service: the program's path %q is not absolute", c.Executable)
 	}
+	if runtime.GOOS != "windows" && strings.ContainsAny(c.Executable, "\"'\\") {
+		return fmt.Errorf("define service: systemd runs no program whose path holds quotes or backslashes, as in %s", c.Executable)
+	}
 	for _, s := range []string{c.name(), c.RunAs, c.Executable, c.ConfigFile, c.WorkingDir, c.EnvFile, c.Path} {
 		if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			return fmt.Errorf("define service: %q holds control characters", s)

@@ -28,7 +28,7 @@ func TestUnit(t *testing.T) {
 			WorkingDir: "/home/ann", EnvFile: "/home/ann/.config/gasupervisor/env", Path: "/home/ann/go/bin:/usr/bin", StopTimeout: 20 * time.Second},
 		"system": {Executable: "/usr/local/bin/gasupervisor", ConfigFile: "/etc/gasupervisor/config.toml", WorkingDir: "/var/lib/gasupervisor",
 			RunAs: "gasupervisor", EnvFile: "/etc/gasupervisor/env", StopTimeout: time.Minute},
-		"odd": {User: true, Name: "ga", Executable: `/opt/my "tools"/100%/$HOME/ga`, ConfigFile: "/srv/a b/$c.toml", WorkingDir: "/srv/50% done", StopTimeout: 1500 * time.Millisecond},
+		"odd": {User: true, Name: "ga", Executable: "/opt/my tools/100%/$HOME/ga", ConfigFile: "/srv/a b/$c.toml", WorkingDir: "/srv/50% done", StopTimeout: 1500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Unit(c)
@@ -55,6 +55,7 @@ func TestUnit(t *testing.T) {
 func TestUnitRefusals(t *testing.T) {
 	for name, c := range map[string]Config{
 		"relative":       {Executable: "gasupervisor"},
+		"quotes":         {Executable: `/opt/"x"/y`},
 		"line end":       {Executable: "/bin/x", WorkingDir: "/a\nExecStartPre=/bin/evil"},
 		"user with user": {Executable: "/bin/x", User: true, RunAs: "root"},
 	} {
