@@ -1,6 +1,7 @@
 // Package tool is what an agent can call: the Tool interface, and the Set that
 // an agent was granted, which enforces the whitelist and checks arguments at
-// dispatch. The tools themselves are in tool/builtin.
+// dispatch, and bounds what a result may weigh. The tools themselves are in
+// tool/builtin.
 package tool
 
 import (
