@@ -88,6 +88,18 @@ func (o *Output) Line(s string) {
 	o.buf = o.v.put(o.buf, '\n')
 }
 
+// Part begins a line of the daemon's own, which Text goes on with.
+func (o *Output) Part(s string) {
+	if o.ended {
+		return
+	}
+	o.buf = o.v.settle(o.buf)
+	if o.v.midLine {
+		o.buf = o.v.put(o.buf, '\n')
+	}
+	o.buf = o.v.text(o.buf, s)
+}
+
 // Dirty says whether Flush would write something.
 func (o *Output) Dirty() bool { return len(o.buf) > 0 }
 
