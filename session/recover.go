@@ -192,7 +192,7 @@ func (s *Session) firstSight(dir *taskdir.Dir, sight taskdir.Sight) error {
 	s.phase = Ended
 	s.memo = &Memo{
 		Session: 1, Round: sight.Outputs - 1, Phase: Ended, Dir: dir.ID(), Adopted: true,
-		Input: inputMark{fileMark{Size: sight.Input.Size, Mtime: sight.Input.Mtime.UnixNano()}, time.Now()},
+		Input: inputMark{fileMark{Size: sight.Input.Size, Mtime: sight.Input.Mtime.UnixNano()}, fileTime()},
 	}
 	s.nextSeq = 1
 	return nil

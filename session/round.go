@@ -156,7 +156,7 @@ func (s *Session) openSession(ctx context.Context) error {
 	s.nextSeq = max(s.nextSeq, 1)
 	opened := &record{Opened: &openedRecord{
 		Version: formatVersion, Task: s.task, Session: before + 1, Dir: dir.ID(),
-		Input: inputMark{fileMark{a.Stat.Size, a.Stat.Mtime.UnixNano(), a.SHA256}, time.Now()},
+		Input: inputMark{fileMark{a.Stat.Size, a.Stat.Mtime.UnixNano(), a.SHA256}, fileTime()},
 		Text:  a.Text, Encoding: a.Encoding, Bytes: a.Bytes,
 	}}
 	if before > 0 {
