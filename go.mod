@@ -10,4 +10,6 @@ require (
 require (
 	github.com/kardianos/service v1.3.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/term v0.48.0 // indirect
+	golang.org/x/text v0.44.0 // indirect
 )
