@@ -13,4 +13,5 @@ require (
 require (
 	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	github.com/kardianos/service v1.3.0 // indirect
+	golang.org/x/term v0.48.0
 )
