@@ -15,3 +15,4 @@ require (
 	github.com/kardianos/service v1.3.0 // indirect
 	golang.org/x/term v0.48.0
 )
+require github.com/sashabaranov/go-openai v1.43.0
