@@ -13,3 +13,4 @@ require (
 require (
 	github.com/kardianos/service v1.3.0 // indirect
 )
+require github.com/sashabaranov/go-openai v1.43.0
