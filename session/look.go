@@ -18,7 +18,6 @@ type pending struct {
 	file    string
 	seq     uint64
 	retryAt time.Time
-	since   time.Time
 	told    bool
 }
 
@@ -29,15 +28,9 @@ func (s *Session) look(ctx context.Context) error {
 	if err != nil {
 		return s.noDir(ctx, err)
 	}
-	if dir != s.dir {
-		defer func() {
-			if s.dir != dir {
-				dir.Close()
-			}
-		}()
-	}
+	defer func() { s.letGo(dir) }()
 	sight, err := dir.Look()
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, taskdir.ErrGone) {
 		return s.happen(ctx, DirectoryGone)
 	}
 	if err != nil {
@@ -54,7 +47,7 @@ func (s *Session) look(ctx context.Context) error {
 		}
 	}
 	if sight.Stop != nil && s.phase != Idle {
-		if err := s.take(ctx, dir, taskdir.StopName); err != nil {
+		if err := s.take(ctx, dir, taskdir.StopFile); err != nil {
 			return err
 		}
 	}
@@ -69,7 +62,7 @@ func (s *Session) look(ctx context.Context) error {
 	for _, m := range []struct {
 		name string
 		stat *taskdir.Stat
-	}{{taskdir.KeyInfoName, sight.KeyInfo}, {taskdir.InterveneName, sight.Intervene}, {taskdir.ReplyName, sight.Reply}} {
+	}{{taskdir.KeyInfoFile, sight.KeyInfo}, {taskdir.InterveneFile, sight.Intervene}, {taskdir.ReplyFile, sight.Reply}} {
 		if m.stat != nil && m.stat.Size > 0 && (s.phase == Awaiting || s.phase == Ended) {
 			if err := s.take(ctx, dir, m.name); err != nil {
 				return err
@@ -79,18 +72,20 @@ func (s *Session) look(ctx context.Context) error {
 	return nil
 }
 
-// openDir returns the directory that a running round holds, as long as it is the
-// one of that name, or opens it.
+// openDir returns the directory that the session holds, or opens it for a look;
+// letGo closes it in the second case. A held one that is not the task's any
+// more says so itself (taskdir.ErrGone).
 func (s *Session) openDir() (*taskdir.Dir, error) {
-	dir, err := s.cfg.Root.Open(s.task)
-	if err != nil {
-		return nil, err
-	}
-	if s.dir != nil && dir.ID() == s.dir.ID() {
-		dir.Close()
+	if s.dir != nil {
 		return s.dir, nil
 	}
-	return dir, nil
+	return s.cfg.Root.Open(s.task)
+}
+
+func (s *Session) letGo(dir *taskdir.Dir) {
+	if dir != s.dir {
+		dir.Close()
+	}
 }
 
 // noDir handles a directory that cannot be opened.
@@ -140,7 +135,7 @@ func (s *Session) otherDirectory(ctx context.Context, dir *taskdir.Dir, sight ta
 	if known == dir.ID() || known == (taskdir.FileID{}) {
 		return nil
 	}
-	if sight.HasStatus && !s.phase.hasRunner() {
+	if !dir.NewSince(known, sight) && !s.phase.hasRunner() {
 		if s.st != nil {
 			s.st.Dir = dir.ID()
 		} else {
@@ -161,13 +156,13 @@ func (s *Session) lookAtInput(ctx context.Context, dir *taskdir.Dir, stat *taskd
 	if stat == nil || stat.Size == 0 || s.phase == Leaving {
 		return nil
 	}
-	if *stat == s.seenInput || s.inputMark().sees(stat) {
+	if s.seenInput.sees(stat) || s.inputMark().sees(stat) {
 		return nil
 	}
-	if i := s.pendingIndex(taskdir.InputName); i >= 0 {
+	if i := s.pendingIndex(taskdir.InputFile); i >= 0 {
 		return nil
 	}
-	return s.tryPending(ctx, dir, &pending{p: dir.InPlace(taskdir.InputName), file: taskdir.InputName, since: time.Now()})
+	return s.tryPending(ctx, dir, &pending{p: dir.InPlace(taskdir.InputFile), file: taskdir.InputFile})
 }
 
 func (s *Session) inputMark() inputMark {
@@ -197,7 +192,7 @@ func (s *Session) lookAtLateFiles(ctx context.Context, sight taskdir.Sight) erro
 		name string
 		stat *taskdir.Stat
 		mark *fileMark
-	}{{taskdir.ContextName, sight.Context, &s.st.ContextMark}, {taskdir.HistoryName, sight.History, &s.st.HistoryMark}} {
+	}{{taskdir.ContextFile, sight.Context, &s.st.ContextMark}, {taskdir.ForkFile, sight.History, &s.st.HistoryMark}} {
 		if f.stat == nil || f.mark.sees(f.stat) {
 			continue
 		}
@@ -221,16 +216,20 @@ func (s *Session) take(ctx context.Context, dir *taskdir.Dir, name string) error
 		return nil
 	}
 	p, err := dir.Take(name, s.nextSeq)
-	if errors.Is(err, fs.ErrNotExist) {
+	var busy taskdir.ErrNotWhole
+	switch {
+	case errors.As(err, &busy):
+		s.lookDue = time.Now().Add(busy.RetryAfter)
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, taskdir.ErrEmpty):
+		return nil
+	case err != nil:
 		s.log.Warn("control file cannot be taken", "file", name, "err", err)
 		return nil
 	}
 	seq := s.nextSeq
 	s.nextSeq++
-	return s.tryPending(ctx, dir, &pending{p: p, file: name, seq: seq, since: time.Now()})
+	return s.tryPending(ctx, dir, &pending{p: p, file: name, seq: seq})
 }
 
 func (s *Session) pendingIndex(name string) int {
@@ -239,57 +238,141 @@ func (s *Session) pendingIndex(name string) int {
 
 // tryPending reads a file that is whole and acts on it, or keeps it for later.
 func (s *Session) tryPending(ctx context.Context, dir *taskdir.Dir, p *pending) error {
-	content, whole := s.readPending(dir, p)
-	if !whole {
-		return nil
+	content, whole, err := s.readPending(ctx, dir, p)
+	if !whole || err != nil {
+		return err
 	}
-	if p.file == taskdir.InputName {
+	if p.file == taskdir.InputFile {
 		return s.inputRead(ctx, content)
 	}
 	return s.messageRead(ctx, p, content)
 }
 
-// readPending reads a file if it is whole. One that is not stays in s.pending;
-// one that cannot be read at all is given up with a log line.
-func (s *Session) readPending(dir *taskdir.Dir, p *pending) (taskdir.Content, bool) {
+// readPending reads a file if it is whole. One that is not stays in s.pending; one
+// that never will be is refused, with a receipt where it was a message.
+func (s *Session) readPending(ctx context.Context, dir *taskdir.Dir, p *pending) (c taskdir.Content, whole bool, err error) {
 	now := time.Now()
-	content, err := dir.Read(p.p, now)
-	i := slices.Index(s.pending, p)
-	var notWhole *taskdir.NotWholeError
+	c, err = dir.Read(p.p, now)
+	if err == nil {
+		if earlier := s.grown(dir, p); earlier {
+			return c, false, nil
+		}
+	}
+	var notWhole taskdir.ErrNotWhole
 	if errors.As(err, &notWhole) {
-		p.retryAt = now.Add(notWhole.RetryAfter)
-		if i < 0 {
-			s.pending = append(s.pending, p)
-		}
-		if !p.told && now.Sub(p.since) > longWait {
+		s.keepPending(p, now.Add(notWhole.RetryAfter))
+		if !p.told && notWhole.Waited > longWait {
 			p.told = true
-			s.log.Warn("file has been open for writing for long; it is read when its writer closes it", "file", p.file, "since", p.since)
-			if s.st != nil {
-				s.st.warn(fmt.Sprintf("%s has been open for writing since %s; it is read when its writer closes it", p.file, p.since.Format(time.TimeOnly)))
-				s.statusDue = now
-			}
+			s.log.Warn("file has been open for writing for long; it is read when its writer closes it", "file", p.file)
+			s.warn(p.file + " has been open for writing for more than a minute; it is read when its writer closes it")
 		}
-		return taskdir.Content{}, false
+		return c, false, nil
 	}
-	if i >= 0 {
-		s.pending = slices.Delete(s.pending, i, i+1)
+	s.pending = slices.DeleteFunc(s.pending, func(q *pending) bool { return q == p })
+	switch {
+	case err == nil:
+		return c, true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return c, false, nil
+	case errors.Is(err, taskdir.ErrEmpty) && p.file == taskdir.InputFile:
+		s.seenInput = fileMark{Size: c.Stat.Size, Mtime: c.Stat.Mtime.UnixNano()}
+		return c, false, nil
+	case errors.Is(err, taskdir.ErrEmpty):
+		s.drops = append(s.drops, drop{p.p, c.Fingerprint(), p.file, now.Add(dropAfter)})
+		return c, false, nil
 	}
+	return c, false, s.refuse(ctx, dir, p, err)
+}
+
+func (s *Session) keepPending(p *pending, retryAt time.Time) {
+	p.retryAt = retryAt
+	if !slices.Contains(s.pending, p) {
+		s.pending = append(s.pending, p)
+	}
+}
+
+// grown looks whether something was added to an earlier message of the same name
+// after it was read. The addition comes first: one writer may have made it before
+// what stands in p.
+func (s *Session) grown(dir *taskdir.Dir, p *pending) bool {
+	for i, d := range s.drops {
+		if d.file != p.file || p.file == taskdir.InputFile {
+			continue
+		}
+		rest, err := dir.Grown(d.p, d.fp)
+		var notWhole taskdir.ErrNotWhole
+		switch {
+		case errors.As(err, &notWhole):
+			s.keepPending(p, time.Now().Add(notWhole.RetryAfter))
+			return true
+		case rest != nil:
+			s.drops = slices.Delete(s.drops, i, i+1)
+			now := time.Now()
+			s.keepPending(p, now)
+			s.pending = slices.Insert(s.pending, 0, &pending{p: rest, file: p.file, seq: s.nextSeq, retryAt: now})
+			s.nextSeq++
+			return true
+		}
+	}
+	return false
+}
+
+// refuse gives up a file that cannot be read as it is. Nothing is destroyed: an
+// input.txt stays, a message is renamed.
+func (s *Session) refuse(ctx context.Context, dir *taskdir.Dir, p *pending, cause error) error {
+	s.log.Warn("file is refused", "file", p.file, "err", cause)
+	if p.file == taskdir.InputFile {
+		var tooLarge *taskdir.TooLargeError
+		if errors.As(cause, &tooLarge) {
+			s.seenInput = fileMark{Size: tooLarge.Stat.Size, Mtime: tooLarge.Stat.Mtime.UnixNano()}
+		}
+		if s.phase == Idle {
+			s.writeTrouble(dir, "input", cause.Error())
+		}
+		s.warn(cause.Error())
+		return nil
+	}
+	name, err := dir.SetAside(p.p)
 	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			s.log.Warn("control file cannot be read", "file", p.file, "err", err)
-			if s.st != nil {
-				s.st.warn(err.Error())
-				s.statusDue = now
-			}
-		}
-		return taskdir.Content{}, false
+		return fmt.Errorf("refuse %s of task %q: %w", p.file, s.task, err)
 	}
-	return content, true
+	if err := s.load(ctx); err != nil || s.st == nil {
+		return err
+	}
+	outcome := fmt.Sprintf("refused, kept as %s: %v", name, cause)
+	if err := s.commit(ctx, &record{Message: &messageRecord{Seq: p.seq, File: p.file, Outcome: outcome}, Memo: s.restMemo()}); err != nil {
+		return err
+	}
+	s.settleDown()
+	return nil
+}
+
+// warn adds a warning to status.json, where there is a session to warn about.
+func (s *Session) warn(text string) {
+	if s.st != nil {
+		s.st.warn(text)
+		s.statusDue = time.Now()
+	}
+}
+
+// restMemo returns the Memo to write with a record of a session at rest, nil for
+// one that is at work.
+func (s *Session) restMemo() *Memo {
+	if s.phase == Awaiting || s.phase == Ended {
+		return &Memo{}
+	}
+	return nil
 }
 
 func (s *Session) retryPending(ctx context.Context, now time.Time) error {
+	waiting := map[string]bool{}
 	for _, p := range slices.Clone(s.pending) {
+		// Messages of one name keep their order.
+		if waiting[p.file] || !slices.Contains(s.pending, p) {
+			continue
+		}
 		if !due(p.retryAt, now) {
+			waiting[p.file] = true
 			continue
 		}
 		dir, err := s.openDir()
@@ -297,12 +380,11 @@ func (s *Session) retryPending(ctx context.Context, now time.Time) error {
 			return s.noDir(ctx, err)
 		}
 		err = s.tryPending(ctx, dir, p)
-		if dir != s.dir {
-			dir.Close()
-		}
+		s.letGo(dir)
 		if err != nil {
 			return err
 		}
+		waiting[p.file] = slices.Contains(s.pending, p)
 	}
 	return nil
 }
@@ -311,10 +393,10 @@ func (s *Session) retryPending(ctx context.Context, now time.Time) error {
 func (s *Session) inputRead(ctx context.Context, c taskdir.Content) error {
 	known := s.inputMark()
 	if s.phase != Idle && c.SHA256 == known.SHA256 && !c.Stat.Mtime.After(known.TakenAt) {
-		s.seenInput = c.Stat
+		s.seenInput = fileMark{Size: c.Stat.Size, Mtime: c.Stat.Mtime.UnixNano()}
 		return nil
 	}
-	s.arrived = arrival{file: taskdir.InputName, Content: c}
+	s.arrived = arrival{file: taskdir.InputFile, Content: c}
 	return s.happen(ctx, InputArrived)
 }
 
@@ -325,7 +407,7 @@ func (s *Session) messageRead(ctx context.Context, p *pending, c taskdir.Content
 		return err
 	}
 	fp := c.Fingerprint()
-	defer func() { s.drops = append(s.drops, drop{p.p, fp, time.Now().Add(dropAfter)}) }()
+	defer func() { s.drops = append(s.drops, drop{p.p, fp, p.file, time.Now().Add(dropAfter)}) }()
 	if s.st.knows(fp) {
 		s.log.Info("control file came back after it was acted on; it is deleted", "file", p.file)
 		s.settleDown()
@@ -333,10 +415,10 @@ func (s *Session) messageRead(ctx context.Context, p *pending, c taskdir.Content
 	}
 	msg := &messageRecord{Seq: p.seq, File: p.file, Text: c.Text, Encoding: c.Encoding, Fingerprint: fp}
 	switch {
-	case p.file == taskdir.StopName:
+	case p.file == taskdir.StopFile:
 		return s.stopRead(ctx, msg, c.Stat.Mtime)
-	case p.file == taskdir.KeyInfoName:
-		if err := s.commit(ctx, &record{Message: msg, Memo: &Memo{}}); err != nil {
+	case p.file == taskdir.KeyInfoFile:
+		if err := s.commit(ctx, &record{Message: msg, Memo: s.restMemo()}); err != nil {
 			return err
 		}
 		s.settleDown()
@@ -371,7 +453,7 @@ func (s *Session) stopRead(ctx context.Context, msg *messageRecord, mtime time.T
 		msg.Outcome = "stopped the round"
 	}
 	if s.phase == Ended || mtime.Before(before.Truncate(time.Millisecond)) {
-		if err := s.commit(ctx, &record{Message: msg, Memo: &Memo{}}); err != nil {
+		if err := s.commit(ctx, &record{Message: msg, Memo: s.restMemo()}); err != nil {
 			return err
 		}
 		s.settleDown()
@@ -403,32 +485,31 @@ func (s *Session) settleDown() {
 
 // dropTaken deletes taken files whose time has come. What was added to one
 // meanwhile is a message of its own.
-func (s *Session) dropTaken(ctx context.Context, now time.Time) {
-	s.drops = slices.DeleteFunc(s.drops, func(d drop) bool {
+func (s *Session) dropTaken(now time.Time) {
+	for i := 0; i < len(s.drops); i++ {
+		d := &s.drops[i]
 		if !due(d.at, now) {
-			return false
+			continue
 		}
 		dir, err := s.openDir()
 		if err != nil {
-			return true
-		}
-		if dir != s.dir {
-			defer dir.Close()
+			return
 		}
 		rest, err := dir.Drop(d.p, d.fp)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.letGo(dir)
+		var notWhole taskdir.ErrNotWhole
+		switch {
+		case errors.As(err, &notWhole):
+			d.at = now.Add(notWhole.RetryAfter)
+			continue
+		case rest != nil:
+			s.pending = append(s.pending, &pending{p: rest, file: d.file, seq: s.nextSeq, retryAt: now})
+			s.nextSeq++
+		case err != nil:
 			s.log.Warn("taken file cannot be deleted", "err", err)
 		}
-		if rest != nil {
-			s.pending = append(s.pending, &pending{p: rest, file: rest.Name(), seq: s.nextSeq, since: now, retryAt: now})
-			s.nextSeq++
-		}
-		return true
-	})
-	if len(s.pending) > 0 {
-		if err := s.retryPending(ctx, now); err != nil {
-			s.log.Error("message cannot be acted on", "err", err)
-		}
+		s.drops = slices.Delete(s.drops, i, i+1)
+		i--
 	}
 }
 
@@ -438,54 +519,29 @@ func (s *Session) inbox(ctx context.Context) ([]round.Note, error) {
 	if s.phase != Running {
 		return nil, nil
 	}
-	dir, err := s.openDir()
+	sight, err := s.dir.Look()
 	if err != nil {
-		return nil, nil // The next look finds out what became of it.
-	}
-	if dir != s.dir {
-		dir.Close()
-		s.Look()
-		return nil, nil
-	}
-	sight, err := dir.Look()
-	if err != nil {
+		s.Look() // It finds out what became of the directory.
 		return nil, nil
 	}
 	if sight.Stop != nil {
 		s.Look()
 	}
-	var records []*record
 	for _, m := range []struct {
 		name string
 		stat *taskdir.Stat
-	}{{taskdir.KeyInfoName, sight.KeyInfo}, {taskdir.InterveneName, sight.Intervene}} {
-		if m.stat == nil || m.stat.Size == 0 {
-			continue
-		}
-		i := s.pendingIndex(m.name)
-		var p *pending
-		if i >= 0 {
-			p = s.pending[i]
-		} else {
-			taken, err := dir.Take(m.name, s.nextSeq)
-			if err != nil {
-				continue
+	}{{taskdir.KeyInfoFile, sight.KeyInfo}, {taskdir.InterveneFile, sight.Intervene}} {
+		if i := s.pendingIndex(m.name); i >= 0 {
+			s.pending[i].retryAt = time.Time{}
+			if err := s.tryPending(ctx, s.dir, s.pending[i]); err != nil {
+				return nil, err
 			}
-			p = &pending{p: taken, file: m.name, seq: s.nextSeq, since: time.Now()}
-			s.nextSeq++
 		}
-		c, whole := s.readPending(dir, p)
-		if !whole {
-			continue
+		if m.stat != nil && m.stat.Size > 0 {
+			if err := s.take(ctx, s.dir, m.name); err != nil {
+				return nil, err
+			}
 		}
-		s.drops = append(s.drops, drop{p.p, c.Fingerprint(), time.Now().Add(dropAfter)})
-		records = append(records, &record{Message: &messageRecord{Seq: p.seq, File: p.file, Text: c.Text, Encoding: c.Encoding, Fingerprint: c.Fingerprint()}})
-	}
-	if len(records) > 0 {
-		if err := s.commit(ctx, records...); err != nil {
-			return nil, err
-		}
-		s.statusDue = time.Now()
 	}
 	return slices.DeleteFunc(slices.Clone(s.st.Notes), func(n round.Note) bool { return n.Kind == noteReply }), nil
 }

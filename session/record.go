@@ -256,13 +256,13 @@ func (s *state) apply(r *record, off int64) error {
 		}
 		*s = state{
 			Version: o.Version, Task: o.Task, Session: o.Session, Dir: o.Dir, Input: o.Input,
-			Phase: Queued, StartedAt: r.At, Updated: r.At, RoundFrom: taskdir.InputName, RoundText: o.Text, from: off,
+			Phase: Queued, StartedAt: r.At, Updated: r.At, RoundFrom: taskdir.InputFile, RoundText: o.Text, from: off,
 		}
 		if o.Rounds > 0 {
 			s.Phase, s.Round, s.Reason, s.RoundText = Ended, o.Rounds-1, round.Completed, ""
 			break
 		}
-		s.addReceipt(Receipt{File: taskdir.InputName, TakenAt: r.At, Bytes: o.Bytes, SHA256: o.Input.SHA256, Encoding: o.Encoding, Outcome: "taken"})
+		s.addReceipt(Receipt{File: taskdir.InputFile, TakenAt: r.At, Bytes: o.Bytes, SHA256: o.Input.SHA256, Encoding: o.Encoding, Outcome: "taken"})
 	case r.Message != nil:
 		s.applyMessage(r)
 	case r.Round != nil:
@@ -317,7 +317,7 @@ func (s *state) applyMessage(r *record) {
 	switch kind := round.NoteKind(m.File); kind {
 	case round.NoteKeyInfo, round.NoteIntervene, noteReply:
 		if kind == round.NoteKeyInfo && s.Phase != Queued {
-			s.KeyInfo = JoinKeyInfo(s.KeyInfo, m.Text)
+			s.KeyInfo = round.AddKeyInfo(s.KeyInfo, m.Text)
 			s.settle(m.Seq, "joined the working memory")
 			return
 		}
@@ -326,15 +326,7 @@ func (s *state) applyMessage(r *record) {
 }
 
 // noteReply is a reply that was taken while a round runs: it opens the next one.
-const noteReply round.NoteKind = taskdir.ReplyName
-
-// JoinKeyInfo adds a supervisor's key info to a session's working memory.
-func JoinKeyInfo(memory, text string) string {
-	if memory == "" {
-		return text
-	}
-	return memory + "\n" + text
-}
+const noteReply round.NoteKind = taskdir.ReplyFile
 
 func (s *state) openRound(o *roundRecord) {
 	s.Phase, s.Reason = Queued, ""
@@ -403,7 +395,7 @@ func (s *state) close(r *record) {
 	// Key info that the round did not get to is known to the next one.
 	for _, n := range s.Notes {
 		if n.Kind == round.NoteKeyInfo {
-			s.KeyInfo = JoinKeyInfo(s.KeyInfo, n.Text)
+			s.KeyInfo = round.AddKeyInfo(s.KeyInfo, n.Text)
 			s.settle(n.Seq, "joined the working memory")
 		}
 	}

@@ -119,15 +119,19 @@ func (s *Session) damaged(err error) error {
 		return err
 	}
 	defer dir.Close()
-	v := taskdir.NewStatus(s.task)
-	v.State, v.UpdatedAt = "ended", time.Now()
-	v.Reason = optional(string(round.Failed))
-	v.Error = &taskdir.StatusError{Kind: "journal", Message: fmt.Sprintf(
-		"%v. The journal %s is left as it is; to start afresh move it away and write input.txt again", err, s.journalPath())}
-	if werr := dir.WriteStatus(v, true); werr != nil {
-		s.log.Error("status.json cannot be written", "err", werr)
-	}
+	s.writeTrouble(dir, "journal", fmt.Sprintf(
+		"%v. The journal %s is left as it is; to start afresh move it away and write input.txt again", err, s.journalPath()))
 	return err
+}
+
+// writeTrouble says in status.json why a task has no session.
+func (s *Session) writeTrouble(dir *taskdir.Dir, kind, message string) {
+	v := taskdir.NewStatus(s.task)
+	v.State, v.Reason, v.UpdatedAt = taskdir.Ended, taskdir.Text(round.Failed), taskdir.Time{Time: time.Now()}
+	v.Error = &round.Failure{Kind: kind, Message: message}
+	if err := dir.WriteStatus(v, true); err != nil {
+		s.log.Error("status.json cannot be written", "err", err)
+	}
 }
 
 // firstLook is the first look of this process: what the process before it left
@@ -138,7 +142,7 @@ func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir
 	}
 	if s.st != nil && s.st.Aside > 0 {
 		// A new input had begun to replace this session.
-		if err := dir.Archive(s.st.Aside); err != nil {
+		if _, err := dir.Archive(s.st.Aside); err != nil {
 			return false, fmt.Errorf("set the earlier session of task %q aside: %w", s.task, err)
 		}
 		if err := dir.MarkArchived(s.st.Aside); err != nil {
@@ -156,7 +160,7 @@ func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir
 		}
 	}
 	for _, t := range sight.Taken {
-		p := &pending{p: dir.Resume(t), file: t.Name, seq: t.Seq, since: time.Now()}
+		p := &pending{p: dir.Resume(t), file: t.Name, seq: t.Seq}
 		if err := s.tryPending(ctx, dir, p); err != nil {
 			return false, err
 		}
@@ -198,7 +202,7 @@ func (s *Session) firstSight(dir *taskdir.Dir, sight taskdir.Sight) error {
 // have died between the journal and the marker.
 func (s *Session) repair(ctx context.Context, dir *taskdir.Dir, sight taskdir.Sight) error {
 	finished, err := dir.Finished(s.memoRound())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return fmt.Errorf("check output of task %q: %w", s.task, err)
 	}
 	if finished && sight.HasStatus {

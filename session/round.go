@@ -17,9 +17,6 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
 
-// jsonRecord is a record as the journal takes it.
-type jsonRecord = []byte
-
 // running is a round in its place: its output, and the runner once it is at work.
 type running struct {
 	output *taskdir.Output
@@ -27,7 +24,6 @@ type running struct {
 	// flushDue is when buffered output has to be written; filesDue when files that
 	// were still being written are read again, before the runner starts.
 	flushDue, filesDue time.Time
-	filesSince         time.Time
 	contextFile        *taskdir.Pending
 	historyFile        *taskdir.Pending
 
@@ -105,7 +101,7 @@ func (s *Session) setAside(ctx context.Context) error {
 			}
 		}
 	}
-	if err := dir.Archive(n); err != nil {
+	if _, err := dir.Archive(n); err != nil {
 		return fmt.Errorf("set the earlier session of task %q aside: %w", s.task, err)
 	}
 	return nil
@@ -124,9 +120,6 @@ func (s *Session) holdDir() (*taskdir.Dir, error) {
 	dir, err := s.openDir()
 	if err != nil {
 		return nil, err
-	}
-	if s.dir != nil && s.dir != dir {
-		s.dir.Close()
 	}
 	s.dir = dir
 	return dir, nil
@@ -157,7 +150,7 @@ func (s *Session) openSession(ctx context.Context) error {
 	}
 	a := s.arrived
 	s.arrived = arrival{}
-	s.seenInput = taskdir.Stat{}
+	s.seenInput = fileMark{}
 	s.held = nil
 	s.st, s.memo = &state{}, nil
 	s.nextSeq = max(s.nextSeq, 1)
@@ -256,9 +249,9 @@ func (s *Session) startRound(ctx context.Context) error {
 func (s *Session) openOutput(dir *taskdir.Dir, began bool) (err error) {
 	r := s.run
 	if began {
-		r.output, err = dir.ReopenOutput(s.st.Round)
+		r.output, err = dir.ReopenOutput(s.st.Round, 0)
 		if err == nil && r.output.Size() > 0 {
-			r.output.Line("\n[interrupted by a restart, goes on]\n")
+			r.output.Line("\n[interrupted by a restart, goes on]")
 		}
 	}
 	if r.output == nil || err != nil {
@@ -281,20 +274,17 @@ func (s *Session) readFiles(dir *taskdir.Dir) (*beganRecord, *round.Failure, tim
 		return b, nil, 0
 	}
 	r := s.run
-	if r.filesSince.IsZero() {
-		r.filesSince = time.Now()
-		r.contextFile, r.historyFile = dir.InPlace(taskdir.ContextName), dir.InPlace(taskdir.HistoryName)
+	if r.contextFile == nil {
+		r.contextFile, r.historyFile = dir.InPlace(taskdir.ContextFile), dir.InPlace(taskdir.ForkFile)
 	}
 	var failure *round.Failure
 	read := func(p *taskdir.Pending, mark *fileMark, use func(text string) error) time.Duration {
 		c, err := dir.Read(p, time.Now())
-		var notWhole *taskdir.NotWholeError
+		var notWhole taskdir.ErrNotWhole
 		switch {
-		case errors.As(err, &notWhole) && time.Since(r.filesSince) < longWait:
+		case errors.As(err, &notWhole) && notWhole.Waited < longWait:
 			return notWhole.RetryAfter
-		case errors.Is(err, fs.ErrNotExist):
-			return 0
-		case err == nil && len(c.Text) == 0:
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, taskdir.ErrEmpty):
 			return 0
 		}
 		if err == nil {
@@ -320,7 +310,7 @@ func (s *Session) readFiles(dir *taskdir.Dir) (*beganRecord, *round.Failure, tim
 		return err
 	}))
 	if wait == 0 {
-		r.filesSince = time.Time{}
+		r.contextFile, r.historyFile = nil, nil
 	}
 	return b, failure, wait
 }
@@ -579,8 +569,7 @@ func (s *Session) endSession(ctx context.Context, reason round.Reason) error {
 	if err := s.commit(ctx, &record{Ended: &endedRecord{Reason: reason}, Memo: &Memo{}}); err != nil {
 		return err
 	}
-	if dir, err := s.holdDir(); err == nil {
-		_ = dir
+	if _, err := s.holdDir(); err == nil {
 		s.writeStatus(true)
 		s.appendEvent("state", map[string]any{"state": "ended", "reason": reason})
 	}
@@ -606,7 +595,7 @@ func (s *Session) endGone() error {
 	s.closeFiles()
 	s.st, s.memo, s.pending, s.drops, s.held, s.statusDue = nil, nil, nil, nil, nil, time.Time{}
 	s.phase = Idle
-	s.seenInput = taskdir.Stat{}
+	s.seenInput = fileMark{}
 	s.Look()
 	place := filepath.Dir(s.journalPath())
 	if _, err := os.Lstat(place); errors.Is(err, fs.ErrNotExist) {

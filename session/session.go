@@ -25,6 +25,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -112,14 +113,15 @@ type Session struct {
 	drops   []drop
 	nextSeq uint64
 	// seenInput is the input.txt that was found to be nothing new.
-	seenInput taskdir.Stat
+	seenInput fileMark
 	// arrived is what the happening in progress brought.
 	arrived arrival
 	refused map[string]bool
 	// started says that the first look of this process is behind us.
-	started   bool
-	statusDue time.Time
-	timer     *time.Timer
+	started bool
+	// statusDue is when status.json is to be written, lookDue when to look again.
+	statusDue, lookDue time.Time
+	timer              *time.Timer
 }
 
 // arrival is a message that was read whole.
@@ -131,9 +133,10 @@ type arrival struct {
 
 // drop is a taken file that has done its duty.
 type drop struct {
-	p  *taskdir.Pending
-	fp taskdir.Fingerprint
-	at time.Time
+	p    *taskdir.Pending
+	fp   taskdir.Fingerprint
+	file string
+	at   time.Time
 }
 
 // New makes the session of a task. memo is what an earlier Session.Run of this
@@ -301,6 +304,7 @@ func (s *Session) arm() {
 		sooner(d.at)
 	}
 	sooner(s.statusDue)
+	sooner(s.lookDue)
 	if s.run != nil {
 		sooner(s.run.flushDue)
 		sooner(s.run.filesDue)
@@ -313,10 +317,16 @@ func (s *Session) arm() {
 
 // tick does what is due.
 func (s *Session) tick(ctx context.Context, now time.Time) error {
+	s.dropTaken(now)
 	if err := s.retryPending(ctx, now); err != nil {
 		return err
 	}
-	s.dropTaken(ctx, now)
+	if due(s.lookDue, now) {
+		s.lookDue = time.Time{}
+		if err := s.look(ctx); err != nil {
+			return err
+		}
+	}
 	if r := s.run; r != nil {
 		if due(r.flushDue, now) {
 			s.flush()
@@ -375,7 +385,7 @@ func (s *Session) commit(ctx context.Context, records ...*record) error {
 			*r.Memo = *s.st.memo()
 		}
 	}
-	lines := make([]jsonRecord, 0, len(s.held)+len(records))
+	lines := make([]json.RawMessage, 0, len(s.held)+len(records))
 	for _, r := range slices.Concat(s.held, records) {
 		line, err := encode(r)
 		if err != nil {
@@ -399,7 +409,7 @@ func (s *Session) commit(ctx context.Context, records ...*record) error {
 }
 
 // store appends to the journal, which it creates where the session is new.
-func (s *Session) store(lines []jsonRecord) error {
+func (s *Session) store(lines []json.RawMessage) error {
 	if s.j == nil {
 		j, err := s.openJournal()
 		if err != nil {

@@ -2,6 +2,8 @@ package session
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/history"
@@ -15,12 +17,12 @@ import (
 
 func (s *Session) beginTurn(turn int) {
 	s.finishCallLine()
-	lead := "\n\n"
+	lead := "\n"
 	if !s.run.heading {
 		lead = ""
 		s.run.heading = true
 	}
-	s.run.output.Line(fmt.Sprintf("%sTurn %d ...\n\n", lead, turn))
+	s.run.output.Line(fmt.Sprintf("%sTurn %d ...\n", lead, turn))
 	s.event("turn", map[string]any{"turn": turn})
 	s.flush()
 	s.statusSoon()
@@ -30,11 +32,7 @@ func (s *Session) beginTurn(turn int) {
 // what a long call is doing; showCallEnded completes it with the outcome.
 func (s *Session) showCallBegun(e round.ToolBegun) {
 	s.finishCallLine()
-	if s.st.Settings.Verbose {
-		s.run.output.Line(fmt.Sprintf("\n🛠️ %s", e.Name))
-	} else {
-		s.run.output.Line(fmt.Sprintf("\n🛠️ %s(%s)", e.Name, e.Args))
-	}
+	s.run.output.Part(s.callText(e.Name, e.Args))
 	s.run.openCall = e.ID
 	s.run.latestTool = e.Name
 	s.event("tool_begun", map[string]any{"turn": e.Turn, "id": e.ID, "tool": e.Name, "args": e.Args})
@@ -42,17 +40,24 @@ func (s *Session) showCallBegun(e round.ToolBegun) {
 	s.statusSoon()
 }
 
+func (s *Session) callText(name, args string) string {
+	if s.st.Settings.Verbose {
+		return "🛠️ " + name
+	}
+	return fmt.Sprintf("🛠️ %s(%s)", name, args)
+}
+
 func (s *Session) showCallEnded(e round.ToolEnded) {
 	out := s.run.output
 	if s.run.openCall != e.ID {
 		s.finishCallLine()
-		out.Line(fmt.Sprintf("\n🛠️ %s(%s)", e.Name, e.Args))
+		out.Part(s.callText(e.Name, e.Args))
 	}
 	s.run.openCall = ""
 	if s.st.Settings.Verbose {
-		out.Line(fmt.Sprintf("\nargs:\n%s\nresult:\n%s\n", e.FullArgs, e.Result))
+		out.Text(fmt.Sprintf("\nargs:\n%s\nresult:\n%s\n", e.FullArgs, e.Result))
 	} else {
-		out.Line(" → " + e.Summary)
+		out.Text(" → " + e.Summary + "\n")
 	}
 	s.event("tool_ended", map[string]any{"turn": e.Turn, "id": e.ID, "tool": e.Name, "failed": e.Failed, "summary": e.Summary, "took_ms": e.Took.Milliseconds()})
 	s.statusSoon()
@@ -61,7 +66,7 @@ func (s *Session) showCallEnded(e round.ToolEnded) {
 func (s *Session) finishCallLine() {
 	if s.run.openCall != "" {
 		s.run.openCall = ""
-		s.run.output.Line("\n")
+		s.run.output.Text("\n")
 	}
 }
 
@@ -71,26 +76,26 @@ func (s *Session) showOutcome(o round.Outcome) {
 	if out == nil {
 		return
 	}
-	s.run.openCall = ""
+	s.finishCallLine()
 	if o.Result != "" && o.CompletedBy != "text" {
-		out.Line("\n\n")
+		out.Line("")
 		out.Text(o.Result)
 	}
 	switch o.Reason {
 	case round.Completed:
 	case round.Stopped:
-		out.Line("\n\n[stopped by the supervisor]")
+		out.Line("\n[stopped by the supervisor]")
 	case round.Replaced:
-		out.Line("\n\n[replaced by a new input.txt]")
+		out.Line("\n[replaced by a new input.txt]")
 	default:
 		text := string(o.Reason)
 		if o.Error != nil {
 			text += ": " + o.Error.Message
 		}
-		out.Line(fmt.Sprintf("\n\n[%s]", text))
+		out.Line("\n[" + text + "]")
 	}
 	for _, p := range o.OpenPoints {
-		out.Line("\n[left open: " + p + "]")
+		out.Line("[left open: " + p + "]")
 	}
 }
 
@@ -130,7 +135,7 @@ func (s *Session) writeStatusAside() {
 	}
 	defer old.Close()
 	st := s.status(s.dir)
-	st.State = "ended"
+	st.State = taskdir.Ended
 	if err := old.WriteStatus(st, false); err != nil {
 		s.log.Warn("status of the replaced session cannot be written", "err", err)
 	}
@@ -140,66 +145,47 @@ func (s *Session) writeStatusAside() {
 func (s *Session) status(dir *taskdir.Dir) *taskdir.Status {
 	st := s.st
 	v := taskdir.NewStatus(s.task)
-	v.Session, v.State, v.Round, v.Turn = st.Session, s.phase.Public(), st.Round, st.Turn
-	v.UpdatedAt = time.Now()
-	v.StartedAt = &st.StartedAt
-	v.Reason = optional(string(st.Reason))
-	v.Agent, v.LLM, v.Model = optional(st.Agent), optional(st.LLM), optional(st.Model)
-	if s.phase == Awaiting && !st.Deadline.IsZero() {
-		v.ReplyDeadline = &st.Deadline
+	v.Session, v.State, v.Round, v.Turn = st.Session, taskdir.State(s.phase.Public()), st.Round, st.Turn
+	v.StartedAt, v.UpdatedAt = taskdir.Time{Time: st.StartedAt}, taskdir.Time{Time: time.Now()}
+	v.Reason = taskdir.Text(st.Reason)
+	v.Agent, v.LLM, v.Model = taskdir.Text(st.Agent), taskdir.Text(st.LLM), taskdir.Text(st.Model)
+	if s.phase == Awaiting {
+		v.ReplyDeadline = taskdir.Time{Time: st.Deadline}
 	}
 	if st.Began || st.Outcome != nil {
-		v.Output = optional(taskdir.OutputName(st.Round))
+		v.Output = taskdir.Text(filepath.Join(dir.Path(), taskdir.OutputName(st.Round)))
 	}
 	if o := st.Outcome; o != nil {
-		v.CompletedBy = optional(o.CompletedBy)
-		if o.Reason == round.Completed || o.Result != "" {
-			v.Result = &o.Result
-		}
-		if o.Error != nil {
-			v.Error = &taskdir.StatusError{Kind: o.Error.Kind, Message: o.Error.Message}
-		}
-		v.OpenPoints = append(v.OpenPoints, o.OpenPoints...)
-		v.MissingOutputs = append(v.MissingOutputs, o.MissingOutputs...)
+		v.Result, v.CompletedBy, v.Error = taskdir.Text(o.Result), taskdir.Text(o.CompletedBy), o.Error
+		v.OpenPoints, v.MissingOutputs = o.OpenPoints, o.MissingOutputs
 	}
-	v.Warnings = append(v.Warnings, st.Warnings...)
+	v.Warnings = slices.Clone(st.Warnings)
 	for _, r := range st.Receipts {
-		v.Messages = append(v.Messages, taskdir.StatusMessage{
-			File: r.File, TakenAt: r.TakenAt, Bytes: r.Bytes, SHA256: r.SHA256, Encoding: r.Encoding, Round: r.Round, Turn: r.Turn, Outcome: r.Outcome,
+		v.Messages = append(v.Messages, taskdir.Message{
+			File: r.File, TakenAt: taskdir.Time{Time: r.TakenAt}, Bytes: r.Bytes, SHA256: r.SHA256, Encoding: r.Encoding,
+			Round: r.Round, Turn: r.Turn, Outcome: taskdir.Text(r.Outcome),
 		})
 	}
 	if s.run != nil {
-		v.LatestTool = optional(s.run.latestTool)
+		v.LatestTool = taskdir.Text(s.run.latestTool)
 	}
 	u := &v.Usage
-	u.Requests, u.ToolCalls = st.Spent.Requests, st.ToolCalls
+	u.Requests, u.ToolCalls = int64(st.Spent.Requests), int64(st.ToolCalls)
 	u.InputTokens, u.OutputTokens, u.CachedTokens = st.Spent.InputTokens, st.Spent.OutputTokens, st.Spent.CachedTokens
-	u.UnreportedRequests = st.Spent.Unreported
+	u.UnreportedRequests = int64(st.Spent.Unreported)
 	if st.Spent.Unpriced == 0 && st.Spent.Requests > 0 {
-		u.CostUSD = &st.Spent.CostUSD
+		cost := st.Spent.CostUSD
+		u.CostUSD = &cost
 	}
-	u.ContextTokens, u.ContextWindow = optional(st.Context), optional(st.Window)
-	if st.Context > 0 && st.Window > 0 {
-		percent := float64(st.Context*1000/st.Window) / 10
-		u.ContextPercent = &percent
-	}
+	u.SetContext(st.Context, st.Window)
 	if text, err := dir.ReadPlan(); err == nil && text != "" {
 		p := plan.Parse(text)
-		done, total := p.Progress()
-		v.Plan = &taskdir.StatusPlan{Done: done, Total: total}
+		v.Plan.Done, v.Plan.Total = p.Progress()
 		if step, open := p.Current(); open {
-			v.Plan.Current = &step.Text
+			v.Plan.Current = taskdir.Text(step.Text)
 		}
 	}
 	return v
-}
-
-func optional[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
 }
 
 // writeHistory writes the conversation after the round, in the form that
@@ -219,7 +205,7 @@ func (s *Session) event(name string, fields map[string]any) {
 	if s.run == nil || s.run.events == nil {
 		return
 	}
-	if err := s.run.events.Append(name, fields); err != nil {
+	if err := s.run.events.Append(time.Now(), name, fields); err != nil {
 		s.log.Debug("events.jsonl cannot be written", "err", err)
 	}
 }
@@ -234,7 +220,7 @@ func (s *Session) appendEvent(name string, fields map[string]any) {
 		return
 	}
 	defer events.Close()
-	if err := events.Append(name, fields); err != nil {
+	if err := events.Append(time.Now(), name, fields); err != nil {
 		s.log.Debug("events.jsonl cannot be written", "err", err)
 	}
 }
