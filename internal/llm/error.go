@@ -45,6 +45,11 @@ type Error struct {
 	Message string
 	// RetryAfter is the provider's wish, the floor for the next attempt.
 	RetryAfter time.Duration
+	// Window is the model's context window in tokens, where a context_length
+	// error said it; 0 otherwise.
+	Window int
+	// Attempts counts how often the request was made, where it was more than once.
+	Attempts int
 	// Err is the cause, where there is one.
 	Err error
 }
@@ -56,6 +61,9 @@ func (e *Error) Error() string {
 	}
 	if e.Status != 0 {
 		s += fmt.Sprintf(" (HTTP %d)", e.Status)
+	}
+	if e.Attempts > 1 {
+		s += fmt.Sprintf(", %d attempts", e.Attempts)
 	}
 	if e.Message != "" {
 		s += ": " + e.Message

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"sort"
 )
 
 // Role says who speaks in a message.
@@ -51,23 +50,7 @@ type ToolCall struct {
 
 // MarshalJSON writes the provider's form. An assistant message that only calls
 // tools has content null, as OpenAI writes it; all others have a string.
-func (m Message) MarshalJSON() ([]byte, error) {
-	w := objectWriter{}
-	w.field("role", m.Role)
-	if m.Content == "" && len(m.ToolCalls) > 0 {
-		w.field("content", nil)
-	} else {
-		w.field("content", m.Content)
-	}
-	if len(m.ToolCalls) > 0 {
-		w.field("tool_calls", m.ToolCalls)
-	}
-	if m.ToolCallID != "" {
-		w.field("tool_call_id", m.ToolCallID)
-	}
-	w.extra(m.Extra)
-	return w.close()
-}
+func (m Message) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
 
 // UnmarshalJSON reads the provider's form. Content may be null, a string or a
 // list of parts, of which the text is kept and anything else is named.
@@ -102,17 +85,7 @@ func (m *Message) UnmarshalJSON(b []byte) error {
 }
 
 // MarshalJSON writes {"id", "type": "function", "function": {...}} and Extra.
-func (c ToolCall) MarshalJSON() ([]byte, error) {
-	w := objectWriter{}
-	w.field("id", c.ID)
-	w.field("type", "function")
-	w.field("function", struct {
-		Name      string `json:"name"`
-		Arguments string `json:"arguments"`
-	}{c.Name, c.Arguments})
-	w.extra(c.Extra)
-	return w.close()
-}
+func (c ToolCall) MarshalJSON() ([]byte, error) { return c.AppendJSON(nil) }
 
 // UnmarshalJSON reads the provider's form. Arguments that came as an object
 // instead of a string are taken as its text.
@@ -184,47 +157,4 @@ func unmarshalNullable(v json.RawMessage, s *string) error {
 		return nil
 	}
 	return json.Unmarshal(v, s)
-}
-
-// objectWriter writes a JSON object with its fields in the order given, without
-// escaping HTML, so that the text a model sent is the text it gets back.
-type objectWriter struct {
-	buf bytes.Buffer
-	err error
-}
-
-func (w *objectWriter) field(name string, v any) {
-	if w.err != nil {
-		return
-	}
-	if w.buf.Len() == 0 {
-		w.buf.WriteByte('{')
-	} else {
-		w.buf.WriteByte(',')
-	}
-	fmt.Fprintf(&w.buf, "%q:", name)
-	enc := json.NewEncoder(&w.buf)
-	enc.SetEscapeHTML(false)
-	w.err = enc.Encode(v)
-	// Encode ends its value with a newline.
-	w.buf.Truncate(w.buf.Len() - 1)
-}
-
-func (w *objectWriter) extra(m map[string]RawJSON) {
-	names := make([]string, 0, len(m))
-	for k := range m {
-		names = append(names, k)
-	}
-	sort.Strings(names)
-	for _, k := range names {
-		w.field(k, m[k])
-	}
-}
-
-func (w *objectWriter) close() ([]byte, error) {
-	if w.err != nil {
-		return nil, w.err
-	}
-	w.buf.WriteByte('}')
-	return w.buf.Bytes(), nil
 }

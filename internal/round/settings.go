@@ -16,19 +16,25 @@ type Settings struct {
 	// Dependencies is text for the agent.
 	Dependencies []string `json:"dependencies,omitempty"`
 
-	Agent        string          `json:"agent,omitempty"`
-	LLM          string          `json:"llm,omitempty"`
-	Model        string          `json:"model,omitempty"`
-	Tools        []string        `json:"tools,omitempty"`
-	ToolsGiven   bool            `json:"tools_given,omitempty"`
-	MaxTurns     int             `json:"max_turns,omitempty"`
-	MaxTokens    int64           `json:"max_tokens,omitempty"`
-	MaxCostUSD   float64         `json:"max_cost_usd,omitempty"`
-	Timeout      time.Duration   `json:"timeout,omitempty"`
-	Verbose      bool            `json:"verbose,omitempty"`
-	ForkFrom     string          `json:"fork_from,omitempty"`
+	Agent string `json:"agent,omitempty"`
+	// LLM is the name of a configured LLM, or its number in decimal digits.
+	LLM   string `json:"llm,omitempty"`
+	Model string `json:"model,omitempty"`
+	// Tools are the names of the tools asked for, where ToolsGiven: none, if empty.
+	Tools      []string `json:"tools,omitempty"`
+	ToolsGiven bool     `json:"tools_given,omitempty"`
+	// The limits are 0 where nothing is said.
+	MaxTurns   int           `json:"max_turns,omitempty"`
+	MaxTokens  int64         `json:"max_tokens,omitempty"`
+	MaxCostUSD float64       `json:"max_cost_usd,omitempty"`
+	Timeout    time.Duration `json:"timeout,omitempty"`
+	Verbose    bool          `json:"verbose,omitempty"`
+	// ForkFrom is the name of the task whose conversation is continued.
+	ForkFrom string `json:"fork_from,omitempty"`
+	// OutputSchema is a JSON object.
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 
-	// AsText holds what was given in another shape, as "key: value" lines for the agent.
+	// AsText holds what was given in another shape or under other keys, one
+	// "key: value" line each, for the agent to read. It opens no right.
 	AsText []string `json:"as_text,omitempty"`
 }

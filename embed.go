@@ -1,0 +1,10 @@
+// Package gasupervisor holds what ships inside the binary.
+package gasupervisor
+
+import _ "embed"
+
+// DefaultConfig is config.toml as it ships: every key with its default and what
+// it is for.
+//
+//go:embed config.toml
+var DefaultConfig string

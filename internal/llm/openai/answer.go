@@ -1,0 +1,468 @@
+package openai
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/gasupervisor/gasupervisor/internal/llm"
+)
+
+// chunk is one event of a stream, or a whole answer.
+type chunk struct {
+	Choices []struct {
+		Index        int
+		Delta        json.RawMessage
+		Message      json.RawMessage
+		FinishReason json.RawMessage `json:"finish_reason"`
+		Usage        *usage
+	}
+	Usage *usage
+
+	// What stands here where an error came instead of an answer.
+	Error  json.RawMessage
+	Object string
+	Code   json.RawMessage
+	Text   json.RawMessage `json:"message"`
+	Detail json.RawMessage
+}
+
+// usage is what providers report in one of several places.
+type usage struct {
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	TotalTokens      int64 `json:"total_tokens"`
+	Details          *struct {
+		CachedTokens int64 `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	// DeepSeek and Kimi.
+	CacheHit int64 `json:"prompt_cache_hit_tokens"`
+	Cached   int64 `json:"cached_tokens"`
+}
+
+func (u *usage) cached() int64 {
+	n := max(u.CacheHit, u.Cached)
+	if u.Details != nil {
+		n = max(n, u.Details.CachedTokens)
+	}
+	return min(n, u.PromptTokens)
+}
+
+// answer collects the message that a stream carries.
+type answer struct {
+	onDelta func(llm.Delta)
+	think   thinkSplitter
+
+	choice    int  // the choice that is read
+	hasChoice bool // any was seen
+	calls     []*call
+	byIndex   map[int]*call
+	fields    map[string]*value
+	// spoken is the reasoning field that is streamed; others repeat it.
+	spoken string
+	finish string
+	usage  *usage
+	// content is whether anything of an answer came at all.
+	content bool
+}
+
+type call struct {
+	id, name string
+	args     strings.Builder
+	fields   map[string]*value
+}
+
+// value is a further field: strings are concatenated, of others the last counts.
+type value struct {
+	isText bool
+	text   strings.Builder
+	raw    json.RawMessage
+	parts  []map[string]json.RawMessage // of reasoning_details
+}
+
+// dropped are fields of answers that say nothing to the provider later on.
+func dropped(name string) bool {
+	switch name {
+	case "role", "annotations", "audio", "logprobs", "index", "id", "type", "object", "provider_specific_fields":
+		return true
+	}
+	return false
+}
+
+// add takes the next event. A non-nil problem is an error that came in its place.
+func (a *answer) add(c *chunk, data []byte) *problem {
+	if p := c.problem(data); p != nil {
+		return p
+	}
+	if c.Usage != nil && *c.Usage != (usage{}) {
+		a.usage = c.Usage
+	}
+	for _, ch := range c.Choices {
+		if !a.hasChoice {
+			a.hasChoice, a.choice = true, ch.Index
+		}
+		if ch.Index != a.choice {
+			continue
+		}
+		if ch.Usage != nil && a.usage == nil {
+			a.usage = ch.Usage
+		}
+		if len(ch.Delta) > 0 && string(ch.Delta) != "null" {
+			a.delta(ch.Delta, false)
+		} else if len(ch.Message) > 0 {
+			a.delta(ch.Message, true)
+		}
+		var reason string
+		if json.Unmarshal(ch.FinishReason, &reason) == nil && reason != "" {
+			a.finish = reason
+		}
+	}
+	return nil
+}
+
+// problem returns the error that an event carries, nil where it is none.
+func (c *chunk) problem(data []byte) *problem {
+	has := func(v json.RawMessage) bool {
+		switch string(v) {
+		case "", "null", `""`, "{}", "false", "0":
+			return false
+		}
+		return true
+	}
+	switch {
+	case has(c.Error):
+	case c.Object == "error":
+	case len(c.Choices) == 0 && c.Usage == nil && (has(c.Text) || has(c.Detail)):
+	default:
+		return nil
+	}
+	p := parseProblem(data)
+	return &p
+}
+
+// delta takes a piece of the message, or the whole one.
+func (a *answer) delta(raw json.RawMessage, whole bool) {
+	var d map[string]json.RawMessage
+	if json.Unmarshal(raw, &d) != nil {
+		return
+	}
+	// Reasoning comes before the text it leads to, also within one piece.
+	for _, name := range reasoningFields {
+		var s string
+		if v := d[name]; len(v) > 0 && json.Unmarshal(v, &s) == nil {
+			delete(d, name)
+			if s == "" {
+				continue
+			}
+			if a.spoken == "" || a.fields[a.spoken] == nil {
+				a.spoken = name
+			}
+			if a.fields == nil {
+				a.fields = map[string]*value{}
+			}
+			add(a.fields, name, v)
+			if name == a.spoken {
+				a.reason(s)
+			}
+		}
+	}
+	if v := d["content"]; len(v) > 0 {
+		a.contentPiece(v)
+	}
+	var refusal string
+	if json.Unmarshal(d["refusal"], &refusal) == nil && refusal != "" {
+		a.say(refusal)
+	}
+	var calls []json.RawMessage
+	if json.Unmarshal(d["tool_calls"], &calls) == nil {
+		for i, v := range calls {
+			a.call(v, i, len(calls), whole)
+		}
+	}
+	if fn := d["function_call"]; len(fn) > 0 && string(fn) != "null" {
+		// The form before tool calls had one call without an id.
+		a.call(json.RawMessage(`{"index":0,"function":`+string(fn)+`}`), 0, 1, false)
+	}
+	for name, v := range d {
+		switch name {
+		case "content", "refusal", "tool_calls", "function_call":
+			continue
+		}
+		if dropped(name) {
+			continue
+		}
+		if a.fields == nil {
+			a.fields = map[string]*value{}
+		}
+		add(a.fields, name, v)
+	}
+}
+
+// contentPiece takes content as text or as a list of parts, in which Mistral
+// sends its reasoning.
+func (a *answer) contentPiece(v json.RawMessage) {
+	var s string
+	if json.Unmarshal(v, &s) == nil {
+		a.say(s)
+		return
+	}
+	var parts []struct {
+		Type     string
+		Text     string
+		Thinking json.RawMessage
+	}
+	if json.Unmarshal(v, &parts) != nil {
+		return
+	}
+	for _, p := range parts {
+		a.say(p.Text)
+		var text string
+		if len(p.Thinking) > 0 && json.Unmarshal(p.Thinking, &text) != nil {
+			var inner []struct{ Text string }
+			_ = json.Unmarshal(p.Thinking, &inner)
+			for _, t := range inner {
+				text += t.Text
+			}
+		}
+		a.reason(text)
+	}
+}
+
+func (a *answer) say(s string) {
+	if s == "" {
+		return
+	}
+	a.content = true
+	text, reasoning := a.think.feed(s)
+	a.emit(text, reasoning)
+}
+
+func (a *answer) reason(s string) {
+	if s != "" {
+		a.content = true
+		a.emit("", s)
+	}
+}
+
+func (a *answer) emit(text, reasoning string) {
+	if a.onDelta != nil && (text != "" || reasoning != "") {
+		a.onDelta(llm.Delta{Text: text, Reasoning: reasoning})
+	}
+}
+
+// call takes a piece of a call, element i of n in its list. Pieces belong
+// together by index; where that is missing by id; where that is missing too by
+// their place, a name beginning a new call.
+func (a *answer) call(raw json.RawMessage, i, n int, whole bool) {
+	var d map[string]json.RawMessage
+	if json.Unmarshal(raw, &d) != nil {
+		return
+	}
+	var fn struct {
+		Name      string
+		Arguments json.RawMessage
+	}
+	_ = json.Unmarshal(d["function"], &fn)
+	var id string
+	_ = json.Unmarshal(d["id"], &id)
+	index := -1
+	if v, ok := d["index"]; ok && json.Unmarshal(v, &index) != nil {
+		index = -1
+	}
+	a.content = true
+
+	var c *call
+	switch {
+	case whole:
+	case index >= 0:
+		c = a.byIndex[index]
+		// Some servers give every call index 0; a new id with a name tells.
+		if c != nil && id != "" && c.id != "" && id != c.id && fn.Name != "" {
+			c = nil
+		}
+	case id != "":
+		for _, k := range a.calls {
+			if k.id == id {
+				c = k
+			}
+		}
+	case fn.Name != "":
+	case n > 1 && i < len(a.calls):
+		c = a.calls[len(a.calls)-min(n, len(a.calls))+i]
+	case len(a.calls) > 0:
+		c = a.calls[len(a.calls)-1]
+	}
+	if c == nil {
+		c = &call{fields: map[string]*value{}}
+		a.calls = append(a.calls, c)
+	}
+	if index >= 0 {
+		if a.byIndex == nil {
+			a.byIndex = map[int]*call{}
+		}
+		a.byIndex[index] = c
+	}
+	if c.id == "" {
+		c.id = id
+	}
+	switch {
+	case c.name == "":
+		c.name = fn.Name
+	case fn.Name != c.name && c.args.Len() == 0:
+		// A name in pieces; a repeated one is no piece.
+		c.name += fn.Name
+	}
+	var args string
+	if len(fn.Arguments) > 0 && json.Unmarshal(fn.Arguments, &args) != nil {
+		args = string(fn.Arguments) // an object in place of its text
+	}
+	c.args.WriteString(args)
+	for name, v := range d {
+		switch name {
+		case "index", "id", "type", "function":
+			continue
+		}
+		add(c.fields, name, v)
+	}
+}
+
+// add joins a piece of a field to what came before.
+func add(fields map[string]*value, name string, v json.RawMessage) {
+	if string(v) == "null" {
+		return
+	}
+	f := fields[name]
+	if f == nil {
+		f = &value{}
+		fields[name] = f
+	}
+	var s string
+	if json.Unmarshal(v, &s) == nil {
+		f.isText = true
+		f.text.WriteString(s)
+		return
+	}
+	f.isText = false
+	if name == detailsField {
+		var parts []map[string]json.RawMessage
+		if json.Unmarshal(v, &parts) == nil {
+			f.details(parts)
+			return
+		}
+	}
+	f.raw = slices.Clone(v)
+}
+
+// details joins the pieces of reasoning parts: those of one index and type are
+// one part, whose texts are concatenated.
+func (f *value) details(parts []map[string]json.RawMessage) {
+	for _, p := range parts {
+		var into map[string]json.RawMessage
+		for _, q := range f.parts {
+			if p["index"] != nil && string(p["index"]) == string(q["index"]) && string(p["type"]) == string(q["type"]) {
+				into = q
+			}
+		}
+		if into == nil {
+			f.parts = append(f.parts, p)
+			continue
+		}
+		for k, v := range p {
+			var a, b string
+			switch k {
+			case "text", "summary", "data":
+				if json.Unmarshal(into[k], &a) == nil && json.Unmarshal(v, &b) == nil {
+					v = llm.AppendString(nil, a+b)
+				}
+			}
+			if string(v) != "null" {
+				into[k] = v
+			}
+		}
+	}
+}
+
+// collect returns the fields as JSON, without the empty ones.
+func collect(fields map[string]*value) map[string]llm.RawJSON {
+	var out map[string]llm.RawJSON
+	for name, f := range fields {
+		var v llm.RawJSON
+		switch {
+		case f.isText:
+			if f.text.Len() > 0 {
+				v = llm.AppendString(nil, f.text.String())
+			}
+		case f.parts != nil:
+			v, _ = json.Marshal(f.parts)
+		default:
+			v = f.raw
+		}
+		switch string(v) {
+		case "", "[]", "{}":
+			continue
+		}
+		if out == nil {
+			out = map[string]llm.RawJSON{}
+		}
+		out[name] = v
+	}
+	return out
+}
+
+// message returns the whole message. It ends the answer: what was held back of
+// the text is shown.
+func (a *answer) message(keepThink bool) llm.Message {
+	a.emit(a.think.end())
+	text, _, inline := a.think.result()
+	m := llm.Message{Role: llm.Assistant, Content: text, Extra: collect(a.fields)}
+	if inline != "" && keepThink {
+		if m.Extra == nil {
+			m.Extra = map[string]llm.RawJSON{}
+		}
+		m.Extra[thinkField] = llm.AppendString(nil, inline)
+	}
+	seen := map[string]bool{}
+	for _, c := range a.calls {
+		if c.id == "" || seen[c.id] {
+			c.id = mintID()
+		}
+		seen[c.id] = true
+		m.ToolCalls = append(m.ToolCalls, llm.ToolCall{
+			ID: c.id, Name: c.name, Arguments: c.args.String(), Extra: collect(c.fields)})
+	}
+	return m
+}
+
+// wholeCalls reports whether the arguments of every call are whole.
+func (a *answer) wholeCalls() bool {
+	for _, c := range a.calls {
+		if s := strings.TrimSpace(c.args.String()); s != "" && !json.Valid([]byte(s)) {
+			return false
+		}
+	}
+	return true
+}
+
+func mintID() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:])
+	return "call_" + hex.EncodeToString(b[:])
+}
+
+// finishReason turns a provider's reason into OpenAI's word for it. Where the
+// provider says that it failed, the second value says what it said.
+func finishReason(s string) (reason llm.FinishReason, failed bool) {
+	switch strings.ToLower(s) {
+	case "stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete", "completed":
+		return llm.FinishStop, false
+	case "tool_calls", "tool_use", "function_call", "tool_call":
+		return llm.FinishToolCalls, false
+	case "length", "max_tokens", "max_length", "model_length", "max_output_tokens", "model_context_window_exceeded":
+		return llm.FinishLength, false
+	case "error", "abort", "aborted", "network_error", "insufficient_system_resource", "cancelled":
+		return "", true
+	}
+	return llm.FinishReason(s), false
+}

@@ -1,0 +1,40 @@
+package supervisor
+
+import "testing"
+
+func TestQueueIsFairAndGivesPlacesBack(t *testing.T) {
+	q := queue{free: 2, places: map[place]bool{}}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		q.ask(place{name, 1})
+	}
+	granted := func() (names string) {
+		for {
+			p, ok := q.next()
+			if !ok {
+				return names
+			}
+			names += p.task
+		}
+	}
+	if got := granted(); got != "ab" {
+		t.Fatalf("granted %q, want the first two in their order", got)
+	}
+	q.leave(place{"c", 1})
+	q.leave(place{"c", 1})
+	if got := granted(); got != "" {
+		t.Fatalf("granted %q after a request was taken back, want none: no place is free", got)
+	}
+	q.leave(place{"a", 1})
+	if got := granted(); got != "d" {
+		t.Fatalf("granted %q, want d: c had left", got)
+	}
+	q.leave(place{"b", 2})
+	if got := granted(); got != "" || q.free != 0 {
+		t.Fatalf("a ticket of another request gave a place back: granted %q, free %d", got, q.free)
+	}
+	q.leave(place{"b", 1})
+	q.leave(place{"d", 1})
+	if q.free != 2 || len(q.places) != 0 || len(q.waiting) != 0 {
+		t.Fatalf("free %d, places %v, waiting %v: want everything back", q.free, q.places, q.waiting)
+	}
+}

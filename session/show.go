@@ -1,0 +1,226 @@
+package session
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/history"
+	"github.com/gasupervisor/gasupervisor/internal/round"
+	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/plan"
+)
+
+// What readers see of a session: the output file, status.json, events.jsonl and
+// history.json. All of it is made from the journal's state and decides nothing.
+
+func (s *Session) beginTurn(turn int) {
+	s.finishCallLine()
+	lead := "\n"
+	if !s.run.heading {
+		lead = ""
+		s.run.heading = true
+	}
+	s.run.output.Line(fmt.Sprintf("%sTurn %d ...\n", lead, turn))
+	s.event("turn", map[string]any{"turn": turn})
+	s.flush()
+	s.statusSoon()
+}
+
+// showCallBegun writes the first half of a call's line, so that a reader sees
+// what a long call is doing; showCallEnded completes it with the outcome.
+func (s *Session) showCallBegun(e round.ToolBegun) {
+	s.finishCallLine()
+	s.run.output.Part(s.callText(e.Name, e.Args))
+	s.run.openCall = e.ID
+	s.run.latestTool = e.Name
+	s.event("tool_begun", map[string]any{"turn": e.Turn, "id": e.ID, "tool": e.Name, "args": e.Args})
+	s.flush()
+	s.statusSoon()
+}
+
+func (s *Session) callText(name, args string) string {
+	if s.st.Settings.Verbose {
+		return "🛠️ " + name
+	}
+	return fmt.Sprintf("🛠️ %s(%s)", name, args)
+}
+
+func (s *Session) showCallEnded(e round.ToolEnded) {
+	out := s.run.output
+	if s.run.openCall != e.ID {
+		s.finishCallLine()
+		out.Part(s.callText(e.Name, e.Args))
+	}
+	s.run.openCall = ""
+	if s.st.Settings.Verbose {
+		out.Text(fmt.Sprintf("\nargs:\n%s\nresult:\n%s\n", e.FullArgs, e.Result))
+	} else {
+		out.Text(" → " + e.Summary + "\n")
+	}
+	s.event("tool_ended", map[string]any{"turn": e.Turn, "id": e.ID, "tool": e.Name, "failed": e.Failed, "summary": e.Summary, "took_ms": e.Took.Milliseconds()})
+	s.statusSoon()
+}
+
+func (s *Session) finishCallLine() {
+	if s.run.openCall != "" {
+		s.run.openCall = ""
+		s.run.output.Text("\n")
+	}
+}
+
+// showOutcome ends the output with the result, or with what went wrong in words.
+func (s *Session) showOutcome(o round.Outcome) {
+	out := s.run.output
+	if out == nil {
+		return
+	}
+	s.finishCallLine()
+	if o.Result != "" && o.CompletedBy != "text" {
+		out.Line("")
+		out.Text(o.Result)
+	}
+	switch o.Reason {
+	case round.Completed:
+	case round.Stopped:
+		out.Line("\n[stopped by the supervisor]")
+	case round.Replaced:
+		out.Line("\n[replaced by a new input.txt]")
+	default:
+		text := string(o.Reason)
+		if o.Error != nil {
+			text += ": " + o.Error.Message
+		}
+		out.Line("\n[" + text + "]")
+	}
+	for _, p := range o.OpenPoints {
+		out.Line("[left open: " + p + "]")
+	}
+}
+
+// statusSoon has status.json written soon, so that it is live while a round runs.
+func (s *Session) statusSoon() {
+	if s.statusDue.IsZero() {
+		s.statusDue = time.Now().Add(statusEvery)
+	}
+}
+
+// writeStatus replaces status.json. It never fails the session: the file is made
+// from the journal, and made again at the next change.
+func (s *Session) writeStatus(sync bool) {
+	s.statusDue = time.Time{}
+	if s.st == nil {
+		return
+	}
+	dir := s.dir
+	if dir == nil {
+		var err error
+		if dir, err = s.holdDir(); err != nil {
+			return
+		}
+	}
+	if err := dir.WriteStatus(s.status(dir), sync); err != nil {
+		s.log.Error("status.json cannot be written", "err", err)
+	}
+}
+
+// writeStatusAside leaves the last word on a replaced session beside its files.
+func (s *Session) writeStatusAside() {
+	s.statusDue = time.Time{}
+	old, err := s.dir.Old(s.st.Aside)
+	if err != nil {
+		s.log.Warn("status of the replaced session cannot be written", "err", err)
+		return
+	}
+	defer old.Close()
+	st := s.status(s.dir)
+	st.State = taskdir.Ended
+	if err := old.WriteStatus(st, false); err != nil {
+		s.log.Warn("status of the replaced session cannot be written", "err", err)
+	}
+}
+
+// status is the session as status.json shows it.
+func (s *Session) status(dir *taskdir.Dir) *taskdir.Status {
+	st := s.st
+	v := taskdir.NewStatus(s.task)
+	v.Session, v.State, v.Round, v.Turn = st.Session, taskdir.State(s.phase.Public()), st.Round, st.Turn
+	v.StartedAt, v.UpdatedAt = taskdir.Time{Time: st.StartedAt}, taskdir.Time{Time: time.Now()}
+	v.Reason = taskdir.Text(st.Reason)
+	v.Agent, v.LLM, v.Model = taskdir.Text(st.Agent), taskdir.Text(st.LLM), taskdir.Text(st.Model)
+	if s.phase == Awaiting {
+		v.ReplyDeadline = taskdir.Time{Time: st.Deadline}
+	}
+	if st.Began || st.Outcome != nil {
+		v.Output = taskdir.Text(filepath.Join(dir.Path(), taskdir.OutputName(st.Round)))
+	}
+	if o := st.Outcome; o != nil {
+		v.Result, v.CompletedBy, v.Error = taskdir.Text(o.Result), taskdir.Text(o.CompletedBy), o.Error
+		v.OpenPoints, v.MissingOutputs = o.OpenPoints, o.MissingOutputs
+	}
+	v.Warnings = slices.Clone(st.Warnings)
+	for _, r := range st.Receipts {
+		v.Messages = append(v.Messages, taskdir.Message{
+			File: r.File, TakenAt: taskdir.Time{Time: r.TakenAt}, Bytes: r.Bytes, SHA256: r.SHA256, Encoding: r.Encoding,
+			Round: r.Round, Turn: r.Turn, Outcome: taskdir.Text(r.Outcome),
+		})
+	}
+	if s.run != nil {
+		v.LatestTool = taskdir.Text(s.run.latestTool)
+	}
+	u := &v.Usage
+	u.Requests, u.ToolCalls = int64(st.Spent.Requests), int64(st.ToolCalls)
+	u.InputTokens, u.OutputTokens, u.CachedTokens = st.Spent.InputTokens, st.Spent.OutputTokens, st.Spent.CachedTokens
+	u.UnreportedRequests = int64(st.Spent.Unreported)
+	if st.Spent.Unpriced == 0 && st.Spent.Requests > 0 {
+		cost := st.Spent.CostUSD
+		u.CostUSD = &cost
+	}
+	u.SetContext(st.Context, st.Window)
+	if text, err := dir.ReadPlan(); err == nil && text != "" {
+		p := plan.Parse(text)
+		v.Plan.Done, v.Plan.Total = p.Progress()
+		if step, open := p.Current(); open {
+			v.Plan.Current = taskdir.Text(step.Text)
+		}
+	}
+	return v
+}
+
+// writeHistory writes the conversation after the round, in the form that
+// GenericAgent reads too.
+func (s *Session) writeHistory() {
+	b, err := history.Export(s.st.Conversation)
+	if err == nil {
+		err = s.dir.WriteHistory(b)
+	}
+	if err != nil {
+		s.log.Error("history.json cannot be written", "err", err)
+	}
+}
+
+// event appends to events.jsonl while a round runs.
+func (s *Session) event(name string, fields map[string]any) {
+	if s.run == nil || s.run.events == nil {
+		return
+	}
+	if err := s.run.events.Append(time.Now(), name, fields); err != nil {
+		s.log.Debug("events.jsonl cannot be written", "err", err)
+	}
+}
+
+// appendEvent appends one event of a session at rest.
+func (s *Session) appendEvent(name string, fields map[string]any) {
+	if s.dir == nil {
+		return
+	}
+	events, err := s.dir.Events()
+	if err != nil {
+		return
+	}
+	defer events.Close()
+	if err := events.Append(time.Now(), name, fields); err != nil {
+		s.log.Debug("events.jsonl cannot be written", "err", err)
+	}
+}
