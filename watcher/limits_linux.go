@@ -1,0 +1,32 @@
+package watcher
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// The kernel's settings that limit watching, by their sysctl names.
+const (
+	watchesSetting   = "fs.inotify.max_user_watches"
+	instancesSetting = "fs.inotify.max_user_instances"
+	queueSetting     = "fs.inotify.max_queued_events"
+)
+
+func readSetting(name string) (int, bool) {
+	b, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	return n, err == nil
+}
+
+func overflowHint() string {
+	n, ok := readSetting(queueSetting)
+	if !ok {
+		return "nothing is lost; if it happens often, raise " + queueSetting
+	}
+	return fmt.Sprintf("nothing is lost; if it happens often, raise %s, which is %d", queueSetting, n)
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package watcher
+
+// Other systems have no settings of their own for watches.
+const (
+	watchesSetting   = ""
+	instancesSetting = ""
+)
+
+func readSetting(string) (int, bool) { return 0, false }
+
+func overflowHint() string { return "nothing is lost" }
