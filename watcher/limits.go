@@ -201,6 +201,15 @@ func adviseSetting(err error, name string, atLeast int) string {
 	return fmt.Sprintf("%v: %s is %d; set it to %d or more (sysctl -w %[2]s=%[4]d)", err, name, current, better(current, atLeast))
 }
 
+func overflowHint() string {
+	const calm = "nothing is lost"
+	if queueSetting == "" {
+		return calm
+	}
+	n, _ := readSetting(queueSetting)
+	return fmt.Sprintf("%s; if it happens often, raise %s, which is %d", calm, queueSetting, n)
+}
+
 // better returns a power of two that is twice the current value at least: the
 // limit is shared with all other programs of the user.
 func better(current, atLeast int) int {

@@ -1,7 +1,6 @@
 package watcher
 
 import (
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -21,12 +20,4 @@ func readSetting(name string) (int, bool) {
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	return n, err == nil
-}
-
-func overflowHint() string {
-	n, ok := readSetting(queueSetting)
-	if !ok {
-		return "nothing is lost; if it happens often, raise " + queueSetting
-	}
-	return fmt.Sprintf("nothing is lost; if it happens often, raise %s, which is %d", queueSetting, n)
 }

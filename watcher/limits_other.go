@@ -6,8 +6,7 @@ package watcher
 const (
 	watchesSetting   = ""
 	instancesSetting = ""
+	queueSetting     = ""
 )
 
 func readSetting(string) (int, bool) { return 0, false }
-
-func overflowHint() string { return "nothing is lost" }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -128,6 +127,7 @@ func TestRenamedDirectory(t *testing.T) {
 	r.await(Look{"a", Appeared})
 	for range 10 {
 		for _, to := range [][2]string{{"a", "b"}, {"b", "a"}} {
+			r.quiet()
 			r.rename(to[0], to[1])
 			got := r.awaitTasks("a", "b")
 			if !slices.Contains(got[to[0]], Removed) || !slices.Contains(got[to[1]], Appeared) {
@@ -416,21 +416,5 @@ func TestRunRefuses(t *testing.T) {
 	}
 	if err := w.Run(ctx); err == nil {
 		t.Error("Run ran twice")
-	}
-}
-
-func TestPathsOnThisSystem(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("names are too strange for Windows")
-	}
-	r := start(t, t.TempDir(), nil)
-	for _, name := range []string{" ", "a\nb", "%s", "..x..", "-rf", "emoji 😀", "\xff\xfe", strings.Repeat("n", 255), "a\\b"} {
-		if strings.HasPrefix(name, ".") {
-			continue
-		}
-		r.mkdir(name)
-		r.await(Look{name, Appeared})
-		r.write(name+"/input.txt", "x")
-		r.await(Look{name, Changed})
 	}
 }
