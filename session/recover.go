@@ -167,6 +167,12 @@ func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir
 			return false, err
 		}
 	}
+	if s.st != nil && (s.phase == Awaiting || s.phase == Ended) {
+		// A commit may have been cut between a message and the round that it opens.
+		if opened, err := s.openNoted(ctx); opened || err != nil {
+			return false, err
+		}
+	}
 	switch s.phase {
 	case Queued:
 		// A round was open. A newer input ends it before it costs anything.

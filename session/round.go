@@ -547,18 +547,27 @@ func (s *Session) closeUnrun(ctx context.Context) error {
 
 // awaitReply waits for a reply, unless there is one already.
 func (s *Session) awaitReply(ctx context.Context) error {
-	for _, kind := range []round.NoteKind{round.NoteIntervene, noteReply} {
-		i := slices.IndexFunc(s.st.Notes, func(n round.Note) bool { return n.Kind == kind })
-		if i >= 0 {
-			n := s.st.Notes[i]
-			s.arrived = arrival{file: string(n.Kind), seq: n.Seq, Content: taskdir.Content{Text: n.Text}}
-			return s.happen(ctx, MessageArrived)
-		}
+	if opened, err := s.openNoted(ctx); opened || err != nil {
+		return err
 	}
 	s.statusDue = time.Time{}
 	s.unload()
 	s.Look()
 	return nil
+}
+
+// openNoted opens a round with a message that was taken and that no round has
+// applied: an intervention before a reply.
+func (s *Session) openNoted(ctx context.Context) (opened bool, err error) {
+	for _, kind := range []round.NoteKind{round.NoteIntervene, noteReply} {
+		i := slices.IndexFunc(s.st.Notes, func(n round.Note) bool { return n.Kind == kind })
+		if i >= 0 {
+			n := s.st.Notes[i]
+			s.arrived = arrival{file: string(n.Kind), seq: n.Seq, Content: taskdir.Content{Text: n.Text}}
+			return true, s.happen(ctx, MessageArrived)
+		}
+	}
+	return false, nil
 }
 
 // endSession ends a session at rest.
