@@ -492,6 +492,11 @@ func (s *Session) dropTaken(now time.Time) {
 		if !due(d.at, now) {
 			continue
 		}
+		if len(s.held) > 0 {
+			// The file stands in for a record that is not durable yet.
+			d.at = now.Add(dropAfter)
+			continue
+		}
 		dir, err := s.openDir()
 		if err != nil {
 			return
