@@ -43,7 +43,7 @@ type openCall struct {
 // New makes a conversation of msgs as Append would add them. Calls at its end that
 // have no result stay open, as they are in a round that was cut short.
 func New(msgs []llm.Message) *Conversation {
-	c := &Conversation{}
+	c := &Conversation{msgs: make([]llm.Message, 0, len(msgs)+8)}
 	c.Append(msgs...)
 	return c
 }

@@ -210,7 +210,7 @@ func message(raw json.RawMessage) ([]llm.Message, error) {
 	if m.Role == "" {
 		return nil, fmt.Errorf("\"role\" is %.40q; want one of system, user, assistant, tool", role)
 	}
-	var callExtra map[string]map[string]llm.RawJSON
+	var callExtra, resultExtra map[string]map[string]llm.RawJSON
 	var content blocks
 	for name, v := range fields {
 		var err error
@@ -232,6 +232,8 @@ func message(raw json.RawMessage) ([]llm.Message, error) {
 			err = json.Unmarshal(v, &m.ToolCallID)
 		case callExtraField:
 			err = json.Unmarshal(v, &callExtra)
+		case resultExtraField:
+			err = json.Unmarshal(v, &resultExtra)
 		default:
 			if bookkeeping[name] || string(v) == "null" {
 				continue
@@ -255,6 +257,9 @@ func message(raw json.RawMessage) ([]llm.Message, error) {
 			m.ToolCalls[i].Extra = extra
 		}
 	}
+	for i, r := range content.results {
+		content.results[i].Extra = resultExtra[r.ToolCallID]
+	}
 	switch {
 	case len(content.results) == 0:
 		return []llm.Message{m}, nil
@@ -270,8 +275,8 @@ func message(raw json.RawMessage) ([]llm.Message, error) {
 type blocks struct {
 	texts    []string
 	thoughts []string
-	signed   bool              // a thinking block is signed or encrypted
-	thinking [][]byte          // all of them
+	signed   bool     // a thinking block is signed or encrypted
+	thinking [][]byte // all of them
 	calls    []llm.ToolCall
 	results  []llm.Message
 }
@@ -375,8 +380,9 @@ const (
 	reasoningField = "reasoning_content"
 	altReasoning   = "reasoning"
 	thinkingField  = "thinking_blocks"
-	// callExtraField holds, in an exported message, the other fields of its calls by id.
-	callExtraField = "tool_call_extra"
+	// These two hold, in an exported message, the other fields of its calls and results by id.
+	callExtraField   = "tool_call_extra"
+	resultExtraField = "tool_result_extra"
 )
 
 // keepThinking puts the thinking blocks of a message into fields of their own,
@@ -426,26 +432,4 @@ func kind(v []byte) string {
 		return "null"
 	}
 	return "a number"
-}
-
-// tooDeep returns where arrays and objects nest more than limit deep, or -1.
-func tooDeep(text []byte, limit int) int {
-	now := 0
-	inString := false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			if now++; now > limit {
-				return i
-			}
-		case c == '}' || c == ']':
-			now--
-		}
-	}
-	return -1
 }

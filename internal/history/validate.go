@@ -138,7 +138,7 @@ func nameRune(r rune) bool {
 }
 
 func validArguments(args string) bool {
-	return strings.HasPrefix(strings.TrimLeft(args, " \t\r\n"), "{") && validRaw(args) && depth(args) <= maxArgsDepth
+	return strings.HasPrefix(strings.TrimLeft(args, " \t\r\n"), "{") && validRaw(args) && tooDeep(args, maxArgsDepth) < 0
 }
 
 // validRaw reports whether s is JSON whose strings are valid Unicode.
@@ -166,25 +166,27 @@ func extraProblem(extra map[string]llm.RawJSON, known []string) string {
 	return ""
 }
 
-// depth is how deeply arrays and objects nest in a JSON text.
-func depth(s string) int {
-	deepest, now := 0, 0
+// tooDeep returns where in a JSON text arrays and objects nest more than limit
+// deep, or -1.
+func tooDeep[T string | []byte](text T, limit int) int {
+	now := 0
 	inString := false
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
 		case inString && c == '\\':
 			i++
 		case c == '"':
 			inString = !inString
 		case inString:
 		case c == '{' || c == '[':
-			now++
-			deepest = max(deepest, now)
+			if now++; now > limit {
+				return i
+			}
 		case c == '}' || c == ']':
 			now--
 		}
 	}
-	return deepest
+	return -1
 }
 
 // eachSurrogate calls lone with the place of each \u escape in a JSON text that is
