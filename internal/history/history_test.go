@@ -125,6 +125,7 @@ func TestValidate(t *testing.T) {
 		"two objects":          {callWith(func(c *llm.ToolCall) { c.Arguments = `{}{}` }), 1},
 		"surrogate in them":    {callWith(func(c *llm.ToolCall) { c.Arguments = `{"a":"\ud83d"}` }), 1},
 		"pair in them":         {callWith(func(c *llm.ToolCall) { c.Arguments = `{"a":"\uD83D\uDE00 \\ud83d"}` }), -1},
+		"backslash in them":    {callWith(func(c *llm.ToolCall) { c.Arguments = `{"a":"\\ud800"}` }), -1},
 		"deep arguments":       {callWith(func(c *llm.ToolCall) { c.Arguments = deep }), 1},
 		"brackets in strings":  {callWith(func(c *llm.ToolCall) { c.Arguments = `{"a":"` + strings.Repeat(`[\"`, 1000) + `"}` }), -1},
 		"call field twice":     {callWith(func(c *llm.ToolCall) { c.Extra = map[string]llm.RawJSON{"id": llm.RawJSON("1")} }), 1},

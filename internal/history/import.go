@@ -16,6 +16,8 @@ const (
 	MaxImport = 64 << 20
 	// maxImportDepth is how deeply arrays and objects may nest.
 	maxImportDepth = 1000
+	// maxCalls is how many calls a message may have.
+	maxCalls = 500
 	// maxQuoted is how often a conversation may be wrapped into a JSON string.
 	maxQuoted = 3
 )
@@ -251,6 +253,9 @@ func message(raw json.RawMessage) ([]llm.Message, error) {
 	m.ToolCalls = append(content.calls, m.ToolCalls...)
 	if m.Role == llm.Assistant {
 		content.keepThinking(&m)
+	}
+	if n := max(len(m.ToolCalls), len(content.results)); n > maxCalls {
+		return nil, fmt.Errorf("%d calls or results; %d are the limit of one message", n, maxCalls)
 	}
 	for i, call := range m.ToolCalls {
 		if extra := callExtra[call.ID]; extra != nil {

@@ -152,6 +152,7 @@ func TestImportErrors(t *testing.T) {
 		"result a number":   {`[{"role":"user","content":[{"type":"tool_result","content":3}]}]`, 1, 1, []string{"block 1", `"content"`}},
 		"calls no list":     {`[{"role":"assistant","tool_calls":{"id":"a"}}]`, 1, 1, []string{`"tool_calls"`}},
 		"call id no string": {`[{"role":"tool","tool_call_id":4}]`, 1, 1, []string{`"tool_call_id"`}},
+		"many calls":        {`[{"role":"assistant","content":[` + strings.Repeat(`{"type":"tool_use"},`, maxCalls) + `{"type":"tool_use"}]}]`, 1, 1, []string{"501 calls", "500 are the limit"}},
 		"deep":              {strings.Repeat("[", 5_000_000), 1, 0, []string{"nest more than 1000 deep"}},
 		"deep and quoted":   {`"` + strings.Repeat("[", 2000) + `"`, 1, 0, []string{"nest more", "quoted text"}},
 	} {

@@ -192,7 +192,10 @@ func tooDeep[T string | []byte](text T, limit int) int {
 // eachSurrogate calls lone with the place of each \u escape in a JSON text that is
 // half of a surrogate pair; Go reads those as U+FFFD, other parsers fail on them.
 func eachSurrogate(s string, lone func(at int)) {
-	for i := strings.Index(s, `\u`); i >= 0 && i < len(s)-1; i++ {
+	if !strings.Contains(s, `\u`) {
+		return
+	}
+	for i := 0; i < len(s)-1; i++ {
 		if s[i] != '\\' {
 			continue
 		}
