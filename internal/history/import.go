@@ -56,7 +56,8 @@ const wantForm = "want a list of messages, an object with a list \"messages\", o
 // conversation brings its own, and what stood in the imported one becomes a user
 // message. Images and the like leave a notice. Signed thinking is kept as the
 // field "thinking_blocks", all thinking as "reasoning_content"; other fields that
-// are not mere bookkeeping are kept by their names. An error is an *ImportError.
+// are not mere bookkeeping are kept by their names. Assistant messages that follow
+// each other are the pieces of one answer and become one message. An error is an *ImportError.
 func Import(data []byte) ([]llm.Message, error) {
 	if len(data) > MaxImport {
 		return nil, &ImportError{Line: 1, Why: fmt.Sprintf("the conversation has %d bytes; %d are the limit", len(data), MaxImport)}
@@ -70,7 +71,35 @@ func Import(data []byte) ([]llm.Message, error) {
 			m.Role, m.Content = llm.User, fmt.Sprintf(strayMessage, llm.System)+m.Content
 		}
 	}
-	return Repair(msgs), nil
+	return Repair(joinAnswers(msgs)), nil
+}
+
+// joinAnswers makes one message of assistant messages that follow each other, as
+// some write the pieces of one answer.
+func joinAnswers(msgs []llm.Message) []llm.Message {
+	var joined []llm.Message
+	for _, m := range msgs {
+		last := len(joined) - 1
+		if m.Role != llm.Assistant || last < 0 || joined[last].Role != llm.Assistant || len(joined[last].ToolCalls)+len(m.ToolCalls) > maxCalls {
+			joined = append(joined, m)
+			continue
+		}
+		into := &joined[last]
+		if into.Content != "" && m.Content != "" {
+			into.Content += "\n"
+		}
+		into.Content += m.Content
+		into.ToolCalls = append(into.ToolCalls, m.ToolCalls...)
+		for name, v := range m.Extra {
+			if into.Extra == nil {
+				into.Extra = make(map[string]llm.RawJSON)
+			}
+			if into.Extra[name] == nil {
+				into.Extra[name] = v
+			}
+		}
+	}
+	return joined
 }
 
 // source is a JSON text that positions are counted in.

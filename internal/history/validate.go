@@ -41,8 +41,8 @@ func (e *InvalidError) Error() string { return fmt.Sprintf("message %d: %s", e.M
 // Validate reports the first breach of the rules that the strictest providers
 // have, as an *InvalidError:
 //
-//   - a system message stands only at the very beginning, and a user message is
-//     the first of the others;
+//   - a system message stands only at the very beginning, a user message is the
+//     first of the others, and no assistant message follows another directly;
 //   - no message is blank; an assistant message without text has calls;
 //   - each call has an id that no other call of the conversation has, a name of up
 //     to 64 ASCII letters, digits, "_" and "-", and a JSON object as arguments;
@@ -51,7 +51,7 @@ func (e *InvalidError) Error() string { return fmt.Sprintf("message %d: %s", e.M
 //   - all text is UTF-8, also where it is written with escapes, and other fields
 //     hold JSON and do not repeat known ones.
 //
-// Messages of one role may follow each other. No messages at all are valid.
+// User messages may follow each other. No messages at all are valid.
 func Validate(msgs []llm.Message) error {
 	ids := make(map[string]struct{})
 	var open []string
@@ -72,6 +72,9 @@ func Validate(msgs []llm.Message) error {
 		case llm.Assistant:
 			if !started {
 				return bad("an assistant message before any user message")
+			}
+			if msgs[i-1].Role == llm.Assistant {
+				return bad("an assistant message follows another")
 			}
 		case llm.ToolRole:
 			at := slices.Index(open, m.ToolCallID)
