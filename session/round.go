@@ -312,10 +312,33 @@ func (s *Session) readFiles(dir *taskdir.Dir) (*beganRecord, *round.Failure, tim
 		b.History, err = history.Import([]byte(text))
 		return err
 	}))
-	if wait == 0 {
-		r.contextFile, r.historyFile = nil, nil
+	if wait > 0 {
+		return b, nil, wait
 	}
-	return b, failure, wait
+	r.contextFile, r.historyFile = nil, nil
+	if from := b.Settings.ForkFrom; from != "" && failure == nil {
+		failure = s.fork(b, from)
+	}
+	return b, failure, 0
+}
+
+// fork starts the conversation from another task's.
+func (s *Session) fork(b *beganRecord, from string) *round.Failure {
+	fail := func(format string, args ...any) *round.Failure {
+		return &round.Failure{Kind: "context", Message: fmt.Sprintf("context.json, key \"fork_from\", value %q: ", from) + fmt.Sprintf(format, args...)}
+	}
+	if b.History != nil {
+		return fail("there is a _history.json as well; a conversation starts from one of them")
+	}
+	conv, err := Conversation(s.cfg.StateDir, from, Latest)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fail("there is no such task; name one that has had a session")
+	case err != nil:
+		return fail("%v", err)
+	}
+	b.History = conv
+	return nil
 }
 
 // noRunner ends a round before it costs anything.
