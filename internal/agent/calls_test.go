@@ -427,12 +427,12 @@ func TestFailures(t *testing.T) {
 func TestContextLength(t *testing.T) {
 	big := strings.Repeat("line of text\n", 250)
 	script := func(r *llmtest.Request) llmtest.Reply {
-		if r.Turn() > 40 {
+		if r.Turn() > 24 {
 			return llmtest.Done("r")
 		}
 		return llmtest.Text(fmt.Sprintf("turn %d", r.Turn())).Call("big", fmt.Sprintf(`{"n":%d}`, r.Turn()))
 	}
-	w := newScripted(t, script, llmtest.Window(12_000))
+	w := newScripted(t, script, llmtest.Window(10_000))
 	n := 0
 	w.tools = []tool.Tool{fn("big", func(context.Context, tool.Call) tool.Result { n++; return tool.Result{Text: fmt.Sprint(n) + big} })}
 	in := w.input("the task itself")
