@@ -442,17 +442,18 @@ func (s *Session) stopRead(ctx context.Context, msg *messageRecord, mtime time.T
 	if s.st.ClosedAt.After(before) {
 		before = s.st.ClosedAt
 	}
+	late := true
 	switch {
 	case s.phase == Ended:
 		msg.Outcome = "without effect: the session had ended"
-	case mtime.Before(before.Truncate(time.Millisecond)):
+	case mtime.Before(before):
 		msg.Outcome = "without effect: older than the end of the last round"
 	case s.phase == Awaiting:
-		msg.Outcome = "ended the session"
+		msg.Outcome, late = "ended the session", false
 	default:
-		msg.Outcome = "stopped the round"
+		msg.Outcome, late = "stopped the round", false
 	}
-	if s.phase == Ended || mtime.Before(before.Truncate(time.Millisecond)) {
+	if late {
 		if err := s.commit(ctx, &record{Message: msg, Memo: s.restMemo()}); err != nil {
 			return err
 		}
@@ -489,6 +490,11 @@ func (s *Session) dropTaken(now time.Time) {
 	for i := 0; i < len(s.drops); i++ {
 		d := &s.drops[i]
 		if !due(d.at, now) {
+			continue
+		}
+		if len(s.held) > 0 {
+			// The file stands in for a record that is not durable yet.
+			d.at = now.Add(dropAfter)
 			continue
 		}
 		dir, err := s.openDir()

@@ -156,7 +156,7 @@ func (s *Session) openSession(ctx context.Context) error {
 	s.nextSeq = max(s.nextSeq, 1)
 	opened := &record{Opened: &openedRecord{
 		Version: formatVersion, Task: s.task, Session: before + 1, Dir: dir.ID(),
-		Input: inputMark{fileMark{a.Stat.Size, a.Stat.Mtime.UnixNano(), a.SHA256}, time.Now()},
+		Input: inputMark{fileMark{a.Stat.Size, a.Stat.Mtime.UnixNano(), a.SHA256}, fileTime()},
 		Text:  a.Text, Encoding: a.Encoding, Bytes: a.Bytes,
 	}}
 	if before > 0 {
@@ -195,7 +195,9 @@ func (s *Session) openRound(ctx context.Context) error {
 	}
 	a := s.arrived
 	s.arrived = arrival{}
-	return s.commit(ctx, &record{Round: &roundRecord{Round: s.st.Round + 1, From: a.file, Text: a.Text, Seq: a.seq}})
+	// Held until the round's first commit, or until it has waited for its place for
+	// a moment: up to then the taken file itself is what a restart finds.
+	return s.hold(&record{Round: &roundRecord{Round: s.st.Round + 1, From: a.file, Text: a.Text, Seq: a.seq}})
 }
 
 // startRound prepares the round's files and starts the runner. While context.json
@@ -211,15 +213,21 @@ func (s *Session) startRound(ctx context.Context) error {
 	if s.run == nil {
 		s.run = &running{}
 	}
-	resumed := s.st.Began && s.st.Joined && s.run.output == nil
+	resumed := false
 	if s.run.output == nil {
-		if err := s.openOutput(dir, s.st.Began); err != nil {
+		resumed = s.st.Began
+		if err := s.openOutput(dir, resumed); err != nil {
 			return s.noRunner(ctx, &round.Failure{Kind: "context", Message: err.Error()})
 		}
 	}
-	if s.st.Began && s.run.returned == nil && s.st.Crashes >= maxCrashes {
-		return s.runnerReturned(ctx, round.Outcome{Reason: round.Interrupted, Error: &round.Failure{
-			Kind: "crash", Message: fmt.Sprintf("this round ended the daemon %d times in a row without getting further; a reply tries once more", s.st.Crashes)}})
+	if resumed {
+		if s.st.Crashes >= maxCrashes {
+			return s.runnerReturned(ctx, round.Outcome{Reason: round.Interrupted, Error: &round.Failure{
+				Kind: "crash", Message: fmt.Sprintf("this round ended the daemon %d times in a row without getting further; a reply tries once more", s.st.Crashes)}})
+		}
+		if err := s.commit(ctx, &record{Resumed: &struct{}{}}); err != nil {
+			return err
+		}
 	}
 	if !s.st.Began || (s.st.Round == 0 && s.st.Answers == 0) {
 		began, failure, wait := s.readFiles(dir)
@@ -227,19 +235,14 @@ func (s *Session) startRound(ctx context.Context) error {
 			s.run.filesDue = time.Now().Add(wait)
 			return nil
 		}
-		resumed = false
 		if err := s.hold(&record{Began: began}); err != nil {
 			return err
 		}
 		if failure != nil {
 			return s.noRunner(ctx, failure)
 		}
-	} else {
-		if err := s.commit(ctx, &record{Resumed: &struct{}{}}); err != nil {
-			return err
-		}
 	}
-	s.startRunner(resumed)
+	s.startRunner(resumed && s.st.Joined)
 	s.statusDue = time.Now().Add(flushEvery)
 	return nil
 }
@@ -547,18 +550,27 @@ func (s *Session) closeUnrun(ctx context.Context) error {
 
 // awaitReply waits for a reply, unless there is one already.
 func (s *Session) awaitReply(ctx context.Context) error {
-	for _, kind := range []round.NoteKind{round.NoteIntervene, noteReply} {
-		i := slices.IndexFunc(s.st.Notes, func(n round.Note) bool { return n.Kind == kind })
-		if i >= 0 {
-			n := s.st.Notes[i]
-			s.arrived = arrival{file: string(n.Kind), seq: n.Seq, Content: taskdir.Content{Text: n.Text}}
-			return s.happen(ctx, MessageArrived)
-		}
+	if opened, err := s.openNoted(ctx); opened || err != nil {
+		return err
 	}
 	s.statusDue = time.Time{}
 	s.unload()
 	s.Look()
 	return nil
+}
+
+// openNoted opens a round with a message that was taken and that no round has
+// applied: an intervention before a reply.
+func (s *Session) openNoted(ctx context.Context) (opened bool, err error) {
+	for _, kind := range []round.NoteKind{round.NoteIntervene, noteReply} {
+		i := slices.IndexFunc(s.st.Notes, func(n round.Note) bool { return n.Kind == kind })
+		if i >= 0 {
+			n := s.st.Notes[i]
+			s.arrived = arrival{file: string(n.Kind), seq: n.Seq, Content: taskdir.Content{Text: n.Text}}
+			return true, s.happen(ctx, MessageArrived)
+		}
+	}
+	return false, nil
 }
 
 // endSession ends a session at rest.

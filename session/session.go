@@ -339,6 +339,11 @@ func (s *Session) tick(ctx context.Context, now time.Time) error {
 		}
 	}
 	if due(s.statusDue, now) {
+		if len(s.held) > 0 && s.phase == Queued {
+			if err := s.commit(ctx); err != nil {
+				return err
+			}
+		}
 		s.writeStatus(false)
 	}
 	if s.phase == Awaiting && due(s.deadline(), now) {
@@ -362,7 +367,7 @@ func (s *Session) deadline() time.Time {
 // hold applies a record now and leaves it to the next commit to make it durable:
 // for what nothing acts upon before that.
 func (s *Session) hold(r *record) error {
-	r.At = time.Now()
+	r.At = fileTime()
 	if err := s.st.apply(r, s.journalSize()); err != nil {
 		return err
 	}
@@ -374,7 +379,7 @@ func (s *Session) hold(r *record) error {
 // sync, and applies them. While the disk does not take them it tries again,
 // with growing pauses; the only error is the end of ctx, and a defect.
 func (s *Session) commit(ctx context.Context, records ...*record) error {
-	now := time.Now()
+	now := fileTime()
 	size := s.journalSize()
 	for _, r := range records {
 		r.At = now
