@@ -225,18 +225,14 @@ func nudgeFor(a answer, text string) string {
 	return nudgeText
 }
 
+// noAnswer is the outcome of a round whose agent stopped working without a result.
 func (s *state) noAnswer(text string) *round.Outcome {
-	why := "without any text"
-	if text != "" {
-		why = "though this agent must finish with it"
-	}
-	out := fail("no_answer", "the model answered %d times in a row without a tool call, %s; look at the output, and reply to go on or choose another model",
-		s.ledger.stretch, why)
 	if text == "" {
-		return out
+		return fail("no_answer", "the model gave %d answers in a row without text or a tool call; look at the output, and reply to go on, or choose another model",
+			s.ledger.stretch)
 	}
-	out.Error.Message = strings.Replace(out.Error.Message, "without a tool call", "without calling "+completionTool, 1)
-	return out
+	return fail("no_answer", "the model gave %d answers in a row without a tool call, and agent %q may finish by calling %s only; look at the output, and reply to go on",
+		s.ledger.stretch, s.def.Name, completionTool)
 }
 
 // finish takes a last look at what the supervisor wrote before the round ends with

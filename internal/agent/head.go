@@ -59,7 +59,11 @@ func (s *state) chooseAgent(ctx context.Context) *round.Outcome {
 // belongs to the agent's LLM and does not move to another.
 func (s *state) chooseModel(context.Context) *round.Outcome {
 	if p := s.in.Prepared; p != nil {
-		if m, err := s.cfg.Models(p.LLM, p.Model); err == nil {
+		m, err := s.cfg.Models(p.LLM, "")
+		if err == nil && m.ID != p.Model {
+			m, err = s.cfg.Models(p.LLM, p.Model)
+		}
+		if err == nil {
 			s.model = m
 			return s.affordable()
 		}

@@ -96,6 +96,7 @@ func (l *ledger) user(text string) {
 	case strings.HasPrefix(text, interventionMark):
 		l.newStretch()
 		l.done = false
+		l.loop = loop{} // what it repeats from here on, it may have been told to
 	case strings.HasPrefix(text, daemonMark+refusalMark):
 		l.newStretch()
 		l.refusal(strings.TrimPrefix(text, daemonMark))

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"hash"
 	"io"
+	"slices"
 	"strconv"
 )
 
@@ -33,7 +34,7 @@ type loop struct{ turns []loopEntry }
 
 func (l *loop) add(e loopEntry) {
 	if len(l.turns) == loopCycle*loopEndChanging {
-		l.turns = append(l.turns[:0], l.turns[1:]...)
+		l.turns = slices.Delete(l.turns, 0, 1)
 	}
 	l.turns = append(l.turns, e)
 }
@@ -41,7 +42,7 @@ func (l *loop) add(e loopEntry) {
 // tell returns how often the newest turns have come round, where with next they
 // come to the point at which the model is to be told; else 0.
 func (l *loop) tell(next loopEntry) int {
-	turns := append(l.turns[:len(l.turns):len(l.turns)], next)
+	turns := append(l.turns, next) // in the spare room, which add fills anew
 	for cycle := 1; cycle <= loopCycle; cycle++ {
 		matched, tell, _ := measure(turns, cycle)
 		if matched == cycle*(tell-1) {

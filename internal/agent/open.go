@@ -164,25 +164,26 @@ lines:
 }
 
 // roundStart returns the index of the message with which the round began, or
-// len(msgs) where it is not recorded. The round has recorded turns answers, of
-// which compaction may have dropped some.
-func roundStart(msgs []llm.Message, message string, turns int) int {
+// len(msgs) where it is not recorded. answers is how many the round has recorded; a
+// rewriting may have dropped some.
+func roundStart(msgs []llm.Message, message string, answers int) int {
 	first := supervisorMark + message
-	at, answers := len(msgs), 0
+	start, seen := len(msgs), 0
 	for i := len(msgs) - 1; i >= 0; i-- {
 		switch {
 		case msgs[i].Role == llm.Assistant:
-			if answers++; answers > turns {
-				return at
+			if seen++; seen > answers {
+				return start
 			}
-		case msgs[i].Role == llm.User && answers == turns && strings.HasPrefix(msgs[i].Content, first):
+		case msgs[i].Role == llm.User && strings.HasPrefix(msgs[i].Content, first):
+			// Only a round's first message begins so, and this is the newest.
 			return i
 		}
-		if turns > 0 {
-			at = i
+		if answers > 0 {
+			start = i
 		}
 	}
-	return at
+	return start
 }
 
 // readPlan reads the plan as it is now. A plan that cannot be read is none: it is

@@ -64,15 +64,18 @@ func (st *stream) drain() []round.Event {
 	return events
 }
 
+// reply is how a request came out.
 type reply struct {
-	resp     llm.Response
-	err      error
+	resp llm.Response
+	err  error
+	// shown is the text that was reported and not voided.
+	shown    string
 	panicked string
 }
 
-// complete makes one request and reports its text as it streams. shown is the text
-// that was reported and not voided. It returns once the client has.
-func (s *state) complete(ctx context.Context, req llm.Request) (resp llm.Response, shown string, err error, out *round.Outcome) {
+// complete makes one request and reports its text as it streams. It returns once the
+// client has.
+func (s *state) complete(ctx context.Context, req llm.Request) (reply, *round.Outcome) {
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	st := newStream()
@@ -91,10 +94,10 @@ func (s *state) complete(ctx context.Context, req llm.Request) (resp llm.Respons
 	for {
 		select {
 		case <-ready:
-			if out = s.emit(ctx, st.drain()...); out != nil {
+			if out := s.emit(ctx, st.drain()...); out != nil {
 				cancel()
 				<-done
-				return resp, "", nil, out
+				return reply{}, out
 			}
 			ready, pace = nil, time.After(streamPace)
 		case <-pace:
@@ -104,8 +107,9 @@ func (s *state) complete(ctx context.Context, req llm.Request) (resp llm.Respons
 				// It belongs to the round's goroutine, whose owner knows what to do with it.
 				panic(r.panicked)
 			}
-			out = s.emit(ctx, st.drain()...)
-			return r.resp, st.shown.String(), r.err, out
+			out := s.emit(ctx, st.drain()...)
+			r.shown = st.shown.String()
+			return r, out
 		}
 	}
 }

@@ -3,10 +3,10 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/gasupervisor/gasupervisor/internal/agentdef"
 	"github.com/gasupervisor/gasupervisor/internal/history"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
@@ -78,25 +78,25 @@ func (s *state) ask(ctx context.Context) (answer, *round.Outcome) {
 		choice = "none" // the tools stay, for the prefix
 	}
 	for shrunk := 0; ; shrunk++ {
-		resp, shown, err, out := s.complete(ctx, s.request(choice))
-		s.spent = s.spent.Add(resp.Spent)
+		r, out := s.complete(ctx, s.request(choice))
+		s.spent = s.spent.Add(r.resp.Spent)
 		switch {
 		case out != nil:
 			return answer{}, out
-		case err == nil:
-			return s.record(ctx, resp)
+		case r.err == nil:
+			return s.record(ctx, r.resp)
 		case ctx.Err() != nil:
-			return answer{}, s.recordPartial(ctx, shown, resp.Spent)
+			return answer{}, s.recordPartial(ctx, r.shown, r.resp.Spent)
 		}
-		if out := s.spentBeside(ctx, resp.Spent); out != nil {
+		if out := s.spentBeside(ctx, r.resp.Spent); out != nil {
 			return answer{}, out
 		}
-		again, out := s.shrink(ctx, err, shrunk)
+		again, out := s.shrink(ctx, r.err, shrunk)
 		if out != nil {
 			return answer{}, out
 		}
 		if !again {
-			return answer{}, s.requestFailed(err)
+			return answer{}, s.requestFailed(r.err)
 		}
 	}
 }
@@ -244,47 +244,30 @@ func (s *state) hints(next *loopEntry, first ...string) []string {
 // maxShrinks bounds how often a conversation is made smaller for one request.
 const maxShrinks = 3
 
+// shrinkTo is how much of the conversation stays, the first time and the others, in
+// hundredths of what was refused. Providers count tokens in their own ways, so that
+// the size itself says little.
+var shrinkTo = [maxShrinks]int{65, 40, 20}
+
 // shrink makes the conversation smaller where err says that it does not fit the
-// window, and reports whether it is worth asking again.
+// window, and reports whether it is worth asking again. What the supervisor said
+// stays.
 func (s *state) shrink(ctx context.Context, err error, done int) (bool, *round.Outcome) {
 	var e *llm.Error
 	if !errors.As(err, &e) || e.Kind != llm.KindContextLength || done >= maxShrinks {
 		return false, nil
 	}
-	msgs, dropped := cutOldResults(s.conv.Messages(), done)
-	if dropped == "" {
+	before := s.conv.Messages()
+	msgs, did := history.Shrink(before, history.Estimate(before)*shrinkTo[done]/100, fromSupervisor)
+	if did.After >= did.Before {
 		return false, nil
 	}
 	s.conv = history.New(msgs)
 	return true, s.emit(ctx, round.Rewritten{
-		Messages: s.conv.Messages(), Cause: "the conversation did not fit the context window of " + s.model.Name, Dropped: dropped,
+		Messages: s.conv.Messages(), Cause: "the conversation did not fit the context window of LLM " + s.model.Name, Dropped: did.String(),
 	})
 }
 
-// cutOldResults returns the conversation with the long tool results of all but the
-// newest turns cut to their heads, further with each level; dropped is "" where
-// there was nothing to cut.
-func cutOldResults(msgs []llm.Message, level int) (out []llm.Message, dropped string) {
-	keep := [maxShrinks]int{4, 2, 1}[level]         // newest answers whose results stay
-	limit := [maxShrinks]int{1000, 400, 200}[level] // bytes left of the others
-	out = append(out, msgs...)
-	answers, cut, bytes := 0, 0, 0
-	for i := len(out) - 1; i >= 0; i-- {
-		m := out[i]
-		if m.Role == llm.Assistant {
-			answers++
-		}
-		if m.Role != llm.ToolRole || answers < keep || len(m.Content) <= limit+100 {
-			continue
-		}
-		text := clip(m.Content, limit)
-		cut++
-		bytes += len(m.Content) - len(text)
-		m.Content = text + "\n[the rest was cut to save room; call the tool again if you need it]"
-		out[i] = m
-	}
-	if cut == 0 {
-		return msgs, ""
-	}
-	return out, fmt.Sprintf("%d bytes of %d old tool results", bytes, cut)
+func fromSupervisor(m llm.Message) bool {
+	return m.Role == llm.User && strings.HasPrefix(m.Content, agentdef.FromSupervisor)
 }

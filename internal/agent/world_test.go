@@ -1,13 +1,10 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +15,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/agentdef"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
+	"github.com/gasupervisor/gasupervisor/internal/llm/openai"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 )
@@ -49,7 +47,7 @@ func newWorld(t testing.TB, replies ...llmtest.Reply) *world {
 func newScripted(t testing.TB, script llmtest.Script, opts ...llmtest.Option) *world {
 	w := &world{t: t, def: agentdef.General()}
 	w.srv = llmtest.NewServer(t, script, opts...)
-	w.model = llm.Model{Name: "default", ID: "test", ContextWindow: 100000, Client: plainClient{w.srv.URL}}
+	w.model = llm.Model{Name: "default", ID: "test", ContextWindow: 100000, Client: openai.New(openai.Config{Name: "default", BaseURL: w.srv.URL, Model: "test"})}
 	w.tools = []tool.Tool{
 		fn("read", func(_ context.Context, c tool.Call) tool.Result { return tool.Result{Text: "read " + string(c.Args)} }),
 		w.changing("write"),
@@ -231,7 +229,6 @@ func onDisk(m llm.Message) llm.Message {
 
 // check holds events against the order that a turn promises.
 func (r *record) check() error {
-	type turnState struct{ answered bool }
 	open := map[string]string{} // calls of the newest answer without a result: id to name
 	begun := map[string]bool{}
 	var framed []string
@@ -361,73 +358,6 @@ type clientFunc func(ctx context.Context, req llm.Request, onDelta func(llm.Delt
 
 func (f clientFunc) Complete(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 	return f(ctx, req, onDelta)
-}
-
-// plainClient asks the server without streaming.
-type plainClient struct{ url string }
-
-func (c plainClient) Complete(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
-	type function struct {
-		Type     string       `json:"type"`
-		Function llm.ToolSpec `json:"function"`
-	}
-	body := struct {
-		Model      string        `json:"model"`
-		Messages   []llm.Message `json:"messages"`
-		Tools      []function    `json:"tools,omitempty"`
-		ToolChoice string        `json:"tool_choice,omitempty"`
-	}{Model: "test", Messages: req.Messages, ToolChoice: req.ToolChoice}
-	for _, t := range req.Tools {
-		body.Tools = append(body.Tools, function{"function", t})
-	}
-	b, err := json.Marshal(body)
-	if err != nil {
-		return llm.Response{}, err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/chat/completions", bytes.NewReader(b))
-	if err != nil {
-		return llm.Response{}, err
-	}
-	spent := llm.Usage{Requests: 1}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return llm.Response{Spent: spent}, &llm.Error{Kind: llm.KindNetwork, Message: err.Error(), Err: err}
-	}
-	defer resp.Body.Close()
-	b, _ = io.ReadAll(resp.Body)
-	if resp.StatusCode != http.StatusOK {
-		kind := llm.KindServer
-		switch {
-		case resp.StatusCode == 401:
-			kind = llm.KindAuth
-		case bytes.Contains(b, []byte("context_length_exceeded")):
-			kind = llm.KindContextLength
-		case resp.StatusCode < 500:
-			kind = llm.KindBadRequest
-		}
-		return llm.Response{Spent: spent}, &llm.Error{Kind: kind, Status: resp.StatusCode, Message: string(b)}
-	}
-	var answer struct {
-		Choices []struct {
-			Message      llm.Message
-			FinishReason llm.FinishReason `json:"finish_reason"`
-		}
-		Usage struct {
-			Prompt     int64 `json:"prompt_tokens"`
-			Completion int64 `json:"completion_tokens"`
-		}
-	}
-	if err := json.Unmarshal(b, &answer); err != nil || len(answer.Choices) == 0 {
-		return llm.Response{Spent: spent}, &llm.Error{Kind: llm.KindNoChoices, Message: string(b)}
-	}
-	if text := answer.Choices[0].Message.Content; text != "" && onDelta != nil {
-		onDelta(llm.Delta{Text: text})
-	}
-	spent.InputTokens, spent.OutputTokens = answer.Usage.Prompt, answer.Usage.Completion
-	return llm.Response{
-		Message: answer.Choices[0].Message, FinishReason: answer.Choices[0].FinishReason,
-		Spent: spent, Context: int(spent.InputTokens + spent.OutputTokens), LLM: "default",
-	}, nil
 }
 
 var errKilled = errors.New("killed")
