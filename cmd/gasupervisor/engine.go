@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/agent"
@@ -43,10 +44,7 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 			return nil, fmt.Errorf("make directory: %w", err)
 		}
 	}
-	models, err := newModels(c)
-	if err != nil {
-		return nil, err
-	}
+	models := newModels(c, log)
 	agents, err := agentdef.NewRegistry(general(c))
 	if err != nil {
 		return nil, err
@@ -177,10 +175,7 @@ func (e policyError) Unwrap() error { return e.error }
 func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 	in := req.Input
 	plan := filepath.Join(in.Dir, taskdir.PlanFile)
-	names, err := builtin.Select(req.Names, req.Without)
-	if err != nil {
-		return agent.Toolset{}, err
-	}
+	names := granted(req)
 	ask := sandbox.Ask{
 		TaskDir: in.Dir, WorkDir: in.Settings.WorkDir,
 		InputFiles: in.Settings.InputFiles, OutputFiles: in.Settings.OutputFiles,
@@ -200,15 +195,14 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 	tools, err := builtin.New(builtin.Env{
 		Files:      files,
 		WorkDir:    policy.WorkDir,
-		ReadPlan:   in.ReadPlan,
 		WritePlan:  in.WritePlan,
 		SetKeyInfo: req.SetKeyInfo,
 		Command: builtin.CommandConfig{
 			Env:            command.Environ(b.environ, b.config.Sandbox.Env, keyVariables(b.config)),
 			DefaultTimeout: b.config.Agent.CommandTimeout,
 			MaxTimeout:     b.config.Agent.CommandTimeoutMax,
-			OutputCap:      b.config.Agent.ToolResultCap,
 		},
+		ResultCap: b.config.Agent.ToolResultCap,
 	}, names)
 	if err != nil {
 		return agent.Toolset{}, errors.Join(err, files.Close())
@@ -227,6 +221,15 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		Instructions: instructions(files, in.Settings.WorkDir),
 		Environment:  fmt.Sprintf("Platform: %s/%s", runtime.GOOS, runtime.GOARCH),
 	}, nil
+}
+
+// granted are the names of the tools that are asked for, less those left out.
+func granted(req agent.ToolRequest) []string {
+	names := req.Names
+	if names == nil {
+		names = builtin.Names()
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(req.Without, n) })
 }
 
 // keyVariables are the environment variables that hold keys, which no command sees.

@@ -259,4 +259,3 @@ func (a *app) attend(ctx context.Context, tempDir, name string) error {
 		}
 	}
 }
-

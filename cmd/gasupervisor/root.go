@@ -64,9 +64,11 @@ subcommands do it for you; a shell does it as well:
 			root.AddCommand(c)
 		}
 	}
-	add(groupTasks, a.taskCommand(), a.lsCommand(), a.showCommand(), a.resultCommand(), a.waitCommand(), a.rmCommand())
+	add(groupTasks, a.taskCommand(), a.lsCommand(), a.showCommand(), a.resultCommand(), a.waitCommand(), a.rmCommand(),
+		a.funcCommand(), a.mapCommand())
 	add(groupSteer, a.followCommand(), a.replyCommand(), a.interveneCommand(), a.keyinfoCommand(), a.stopCommand())
-	add(groupDaemon, a.initCommand(), a.checkCommand(), a.serviceCommand(), a.versionCommand())
+	add(groupDaemon, a.runCommand(), a.initCommand(), a.checkCommand(), a.serviceCommand(), a.versionCommand())
+	root.AddCommand(a.attendCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	root.SetHelpCommandGroupID("")

@@ -80,7 +80,7 @@ func own(l *config.Loaded) (release func(), err error) {
 		}
 		locks = append(locks, held)
 	}
-	who := lock.Holder{PID: os.Getpid(), Started: time.Now(), Version: version(), TempDir: c.TempDir, Config: l.File}
+	who := lock.Holder{PID: os.Getpid(), Started: time.Now(), Version: thisBuild().Version, TempDir: c.TempDir, Config: l.File}
 	if err := atomicfile.Write(filepath.Join(c.StateDir, lock.HolderFile), who.Encode(), 0o600); err != nil {
 		release()
 		return nil, fmt.Errorf("write %s: %w", lock.HolderFile, err)
@@ -120,7 +120,7 @@ func logStart(log *slog.Logger, l *config.Loaded) {
 	if file == "" {
 		file = "none, defaults"
 	}
-	log.Info("gasupervisor starts", "version", version(), "config", file, "because", l.Why,
+	log.Info("gasupervisor starts", "version", thisBuild().Version, "config", file, "because", l.Why,
 		"temp_dir", c.TempDir, "state_dir", c.StateDir, "max_running", c.MaxRunning)
 	for _, s := range l.LLMSettings() {
 		log.Info("LLM setting", "key", s.Key, "value", s.Value, "from", s.Origin)

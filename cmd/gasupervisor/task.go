@@ -179,7 +179,7 @@ func startTask(tempDir, name, text string, f taskFlags) (target, error) {
 		}
 	}
 	// Before input.txt, so that the session finds it there.
-	if err := chooseSettings(tempDir, t.name, f); err != nil {
+	if err := addSettings(tempDir, t.name, map[string]any{"agent": f.agent, "llm": f.llm}); err != nil {
 		return t, err
 	}
 	return t, taskdir.WriteInput(tempDir, t.name, text)
@@ -242,36 +242,4 @@ func slug(text string) string {
 		return "task"
 	}
 	return b.String()
-}
-
-// chooseSettings writes --agent and --llm into context.json, and leaves what else
-// stands there.
-func chooseSettings(tempDir, name string, f taskFlags) error {
-	if f.agent == "" && f.llm == "" {
-		return nil
-	}
-	settings := map[string]any{}
-	path := filepath.Join(taskdir.TaskPath(tempDir, name), taskdir.ContextFile)
-	data, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return fmt.Errorf("read settings: %w", err)
-	default:
-		text, _ := taskdir.Decode(data)
-		if err := json.Unmarshal([]byte(text), &settings); err != nil {
-			return usagef("%s is no JSON object (%w); correct or remove it, then --agent and --llm can be added", path, err)
-		}
-	}
-	if f.agent != "" {
-		settings["agent"] = f.agent
-	}
-	if f.llm != "" {
-		settings["llm"] = f.llm
-	}
-	data, err = json.MarshalIndent(settings, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write settings: %w", err)
-	}
-	return taskdir.WriteContext(tempDir, name, append(data, '\n'))
 }
