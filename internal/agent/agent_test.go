@@ -19,7 +19,7 @@ func TestRound(t *testing.T) {
 	w := newWorld(t,
 		llmtest.Text("Let me look.").Call("read", `{"path":"a"}`).Call("write", `{"n":1}`).Usage(100, 10, 0),
 		llmtest.Done("the answer").Usage(150, 5, 0))
-	w.facts = Toolset{WorkDir: "/work", Facts: "Platform: linux", Instructions: "Use tabs."}
+	w.facts = Toolset{WorkDir: "/src/app", Facts: "Platform: linux", Instructions: "Use tabs."}
 	in := w.input("count the files")
 	in.Settings = round.Settings{InputFiles: map[string]string{"b": "/in/b", "a": "/in/a"}, Dependencies: []string{"needs x"}, AsText: []string{"x: 1"}}
 	rec := &record{}
@@ -38,7 +38,7 @@ func TestRound(t *testing.T) {
 		t.Errorf("events\n%s\nwant\n%s", got, want)
 	}
 	first := rec.conv[0].Content
-	for _, text := range []string{"[supervisor]\ncount the files\n\n[daemon] Facts", "\nTask directory: /temp/t\n", "Working directory: /work",
+	for _, text := range []string{"[supervisor]\ncount the files\n\n[daemon] Facts", "\nTask directory: /temp/t\n", "Working directory: /src/app",
 		"/temp/t/subagent_plan.md", "- a: /in/a\n- b: /in/b", "needs x", "- x: 1", "Platform: linux", "Use tabs."} {
 		if !strings.Contains(first, text) {
 			t.Errorf("the first message lacks %q:\n%s", text, first)
