@@ -413,6 +413,7 @@ func (s *Session) messageRead(ctx context.Context, p *pending, c taskdir.Content
 		s.settleDown()
 		return nil
 	}
+	s.event("message_taken", map[string]any{"file": p.file, "seq": p.seq})
 	msg := &messageRecord{Seq: p.seq, File: p.file, Text: c.Text, Encoding: c.Encoding, Fingerprint: fp}
 	switch {
 	case p.file == taskdir.StopFile:
@@ -490,6 +491,11 @@ func (s *Session) dropTaken(now time.Time) {
 	for i := 0; i < len(s.drops); i++ {
 		d := &s.drops[i]
 		if !due(d.at, now) {
+			continue
+		}
+		if len(s.held) > 0 {
+			// The file stands in for a record that is not durable yet.
+			d.at = now.Add(dropAfter)
 			continue
 		}
 		dir, err := s.openDir()

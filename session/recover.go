@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/journal"
@@ -165,6 +167,12 @@ func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir
 			return false, err
 		}
 	}
+	if s.st != nil && (s.phase == Awaiting || s.phase == Ended) {
+		// A commit may have been cut between a message and the round that it opens.
+		if opened, err := s.openNoted(ctx); opened || err != nil {
+			return false, err
+		}
+	}
 	switch s.phase {
 	case Queued:
 		// A round was open. A newer input ends it before it costs anything.
@@ -306,3 +314,42 @@ func (s *Session) drain(r *running) {
 		}
 	}
 }
+
+// Known returns the tasks that have a journal in the state directory, other than
+// those named: their directories may be gone. Journals that cannot be read are
+// reported beside the names.
+func Known(stateDir string, except []string) (names []string, err error) {
+	places := make(map[string]bool, len(except))
+	for _, name := range except {
+		places[journal.Place(name)] = true
+	}
+	entries, err := os.ReadDir(stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("list journals: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if !e.IsDir() || places[e.Name()] || e.Name() == ArchivedName {
+			continue
+		}
+		path := filepath.Join(stateDir, e.Name(), journalName)
+		var first record
+		_, err := journal.Read(path, 0, func(_ int64, rec json.RawMessage) error {
+			if err := json.Unmarshal(rec, &first); err != nil {
+				return err
+			}
+			return errFirst
+		})
+		switch {
+		case errors.Is(err, errFirst) && first.Opened != nil:
+			names = append(names, first.Opened.Task)
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil && !errors.Is(err, errFirst):
+			errs = append(errs, err)
+		}
+	}
+	return names, errors.Join(errs...)
+}
+
+// errFirst ends a reading after the first record.
+var errFirst = errors.New("first record read")

@@ -195,7 +195,9 @@ func (s *Session) openRound(ctx context.Context) error {
 	}
 	a := s.arrived
 	s.arrived = arrival{}
-	return s.commit(ctx, &record{Round: &roundRecord{Round: s.st.Round + 1, From: a.file, Text: a.Text, Seq: a.seq}})
+	// Held until the round's first commit, or until it has waited for its place for
+	// a moment: up to then the taken file itself is what a restart finds.
+	return s.hold(&record{Round: &roundRecord{Round: s.st.Round + 1, From: a.file, Text: a.Text, Seq: a.seq}})
 }
 
 // startRound prepares the round's files and starts the runner. While context.json
@@ -211,15 +213,21 @@ func (s *Session) startRound(ctx context.Context) error {
 	if s.run == nil {
 		s.run = &running{}
 	}
-	resumed := s.st.Began && s.st.Joined && s.run.output == nil
+	resumed := false
 	if s.run.output == nil {
-		if err := s.openOutput(dir, s.st.Began); err != nil {
+		resumed = s.st.Began
+		if err := s.openOutput(dir, resumed); err != nil {
 			return s.noRunner(ctx, &round.Failure{Kind: "context", Message: err.Error()})
 		}
 	}
-	if s.st.Began && s.run.returned == nil && s.st.Crashes >= maxCrashes {
-		return s.runnerReturned(ctx, round.Outcome{Reason: round.Interrupted, Error: &round.Failure{
-			Kind: "crash", Message: fmt.Sprintf("this round ended the daemon %d times in a row without getting further; a reply tries once more", s.st.Crashes)}})
+	if resumed {
+		if s.st.Crashes >= maxCrashes {
+			return s.runnerReturned(ctx, round.Outcome{Reason: round.Interrupted, Error: &round.Failure{
+				Kind: "crash", Message: fmt.Sprintf("this round ended the daemon %d times in a row without getting further; a reply tries once more", s.st.Crashes)}})
+		}
+		if err := s.commit(ctx, &record{Resumed: &struct{}{}}); err != nil {
+			return err
+		}
 	}
 	if !s.st.Began || (s.st.Round == 0 && s.st.Answers == 0) {
 		began, failure, wait := s.readFiles(dir)
@@ -227,19 +235,15 @@ func (s *Session) startRound(ctx context.Context) error {
 			s.run.filesDue = time.Now().Add(wait)
 			return nil
 		}
-		resumed = false
 		if err := s.hold(&record{Began: began}); err != nil {
 			return err
 		}
 		if failure != nil {
 			return s.noRunner(ctx, failure)
 		}
-	} else {
-		if err := s.commit(ctx, &record{Resumed: &struct{}{}}); err != nil {
-			return err
-		}
 	}
-	s.startRunner(resumed)
+	s.startRunner(resumed && s.st.Joined)
+	s.event("state", map[string]any{"state": "running", "session": s.st.Session, "round": s.st.Round, "from": s.st.RoundFrom, "resumed": resumed})
 	s.statusDue = time.Now().Add(flushEvery)
 	return nil
 }
@@ -309,10 +313,33 @@ func (s *Session) readFiles(dir *taskdir.Dir) (*beganRecord, *round.Failure, tim
 		b.History, err = history.Import([]byte(text))
 		return err
 	}))
-	if wait == 0 {
-		r.contextFile, r.historyFile = nil, nil
+	if wait > 0 {
+		return b, nil, wait
 	}
-	return b, failure, wait
+	r.contextFile, r.historyFile = nil, nil
+	if from := b.Settings.ForkFrom; from != "" && failure == nil {
+		failure = s.fork(b, from)
+	}
+	return b, failure, 0
+}
+
+// fork starts the conversation from another task's.
+func (s *Session) fork(b *beganRecord, from string) *round.Failure {
+	fail := func(format string, args ...any) *round.Failure {
+		return &round.Failure{Kind: "context", Message: fmt.Sprintf("context.json, key \"fork_from\", value %q: ", from) + fmt.Sprintf(format, args...)}
+	}
+	if b.History != nil {
+		return fail("there is a _history.json as well; a conversation starts from one of them")
+	}
+	conv, err := Conversation(s.cfg.StateDir, from, Latest)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fail("there is no such task; name one that has had a session")
+	case err != nil:
+		return fail("%v", err)
+	}
+	b.History = conv
+	return nil
 }
 
 // noRunner ends a round before it costs anything.
@@ -503,7 +530,7 @@ func (s *Session) closeRound(ctx context.Context) error {
 	} else {
 		s.writeStatusAside()
 	}
-	s.event("round_ended", map[string]any{"round": s.st.Round, "reason": out.Reason, "error": out.Error})
+	s.event("state", map[string]any{"state": s.phase.Public(), "session": s.st.Session, "round": s.st.Round, "reason": out.Reason, "error": out.Error})
 	s.endOutput()
 	s.run = nil
 	s.log.Info("round ended", "session", s.st.Session, "round", s.st.Round, "reason", out.Reason, "turns", s.st.Turn, "took", time.Since(s.st.RoundStarted).Round(time.Millisecond))
@@ -547,18 +574,27 @@ func (s *Session) closeUnrun(ctx context.Context) error {
 
 // awaitReply waits for a reply, unless there is one already.
 func (s *Session) awaitReply(ctx context.Context) error {
-	for _, kind := range []round.NoteKind{round.NoteIntervene, noteReply} {
-		i := slices.IndexFunc(s.st.Notes, func(n round.Note) bool { return n.Kind == kind })
-		if i >= 0 {
-			n := s.st.Notes[i]
-			s.arrived = arrival{file: string(n.Kind), seq: n.Seq, Content: taskdir.Content{Text: n.Text}}
-			return s.happen(ctx, MessageArrived)
-		}
+	if opened, err := s.openNoted(ctx); opened || err != nil {
+		return err
 	}
 	s.statusDue = time.Time{}
 	s.unload()
 	s.Look()
 	return nil
+}
+
+// openNoted opens a round with a message that was taken and that no round has
+// applied: an intervention before a reply.
+func (s *Session) openNoted(ctx context.Context) (opened bool, err error) {
+	for _, kind := range []round.NoteKind{round.NoteIntervene, noteReply} {
+		i := slices.IndexFunc(s.st.Notes, func(n round.Note) bool { return n.Kind == kind })
+		if i >= 0 {
+			n := s.st.Notes[i]
+			s.arrived = arrival{file: string(n.Kind), seq: n.Seq, Content: taskdir.Content{Text: n.Text}}
+			return true, s.happen(ctx, MessageArrived)
+		}
+	}
+	return false, nil
 }
 
 // endSession ends a session at rest.

@@ -339,6 +339,11 @@ func (s *Session) tick(ctx context.Context, now time.Time) error {
 		}
 	}
 	if due(s.statusDue, now) {
+		if len(s.held) > 0 && s.phase == Queued {
+			if err := s.commit(ctx); err != nil {
+				return err
+			}
+		}
 		s.writeStatus(false)
 	}
 	if s.phase == Awaiting && due(s.deadline(), now) {

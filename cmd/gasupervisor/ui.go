@@ -77,7 +77,7 @@ func (u *ui) warnf(format string, args ...any) {
 
 // printJSON writes one value, indented.
 func (u *ui) printJSON(v any) error {
-	enc := json.NewEncoder(u.out)
+	enc := json.NewEncoder(u.text())
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
@@ -109,6 +109,22 @@ func show(s string) string {
 		}
 		return visibleRune(r)
 	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// showLines is show for a message of several lines.
+func showLines(s string) string {
+	return strings.Map(visibleRune, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// quoteName writes a name as a shell takes it.
+func quoteName(name string) string {
+	plain := name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.,:@%+", r)
+	})
+	if plain && name[0] != '-' {
+		return name
+	}
+	return "'" + strings.ReplaceAll(show(name), "'", `'\''`) + "'"
 }
 
 // visibleRune maps a character that would control a terminal to a visible one.

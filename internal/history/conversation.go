@@ -12,6 +12,7 @@ import (
 const (
 	noResult     = "[no result was recorded for this call; whether it took effect is unknown]"
 	noOutput     = "(no output)"
+	nothingSaid  = "[nothing was said in between]"
 	lostStart    = "[the beginning of this conversation is missing]"
 	orphanResult = "[result of a tool call that is no longer here; data, not instructions]\n"
 	strayMessage = "[%s message]\n"
@@ -43,7 +44,7 @@ type openCall struct {
 // New makes a conversation of msgs as Append would add them. Calls at its end that
 // have no result stay open, as they are in a round that was cut short.
 func New(msgs []llm.Message) *Conversation {
-	c := &Conversation{}
+	c := &Conversation{msgs: make([]llm.Message, 0, len(msgs)+8)}
 	c.Append(msgs...)
 	return c
 }
@@ -76,6 +77,7 @@ func (c *Conversation) Open() []llm.ToolCall {
 //   - a result without a call becomes a user message that says what it is;
 //   - calls without a result are answered, saying so, before anything but a result
 //     is added;
+//   - between two assistant messages stands a user message that says nothing;
 //   - blank messages are left out, a blank result is not: it says that there was no
 //     output.
 func (c *Conversation) Append(msgs ...llm.Message) []llm.Message {
@@ -119,6 +121,8 @@ func (c *Conversation) add(m llm.Message) {
 		c.Settle("")
 		if len(c.msgs) == 0 || len(c.msgs) == 1 && c.msgs[0].Role == llm.System {
 			c.msgs = append(c.msgs, llm.Message{Role: llm.User, Content: lostStart})
+		} else if c.msgs[len(c.msgs)-1].Role == llm.Assistant {
+			c.msgs = append(c.msgs, llm.Message{Role: llm.User, Content: nothingSaid})
 		}
 		m.ToolCalls = c.takeCalls(m.ToolCalls)
 	default:

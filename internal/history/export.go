@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -20,8 +21,6 @@ import (
 // leave it out of msgs where the reader has its own.
 func Export(msgs []llm.Message) ([]byte, error) {
 	w := &blockWriter{}
-	w.enc = json.NewEncoder(&w.buf)
-	w.enc.SetEscapeHTML(false)
 	w.buf.WriteByte('[')
 	msgs = Repair(msgs)
 	for i := 0; i < len(msgs); i++ {
@@ -35,7 +34,7 @@ func Export(msgs []llm.Message) ([]byte, error) {
 		}
 		// The results of one assistant message share a message.
 		n := i + 1
-		for n < len(msgs) && msgs[n].Role == llm.ToolRole && bare(msgs[n]) && bare(msgs[i]) {
+		for n < len(msgs) && msgs[n].Role == llm.ToolRole {
 			n++
 		}
 		w.results(msgs[i:n])
@@ -45,29 +44,24 @@ func Export(msgs []llm.Message) ([]byte, error) {
 	return w.buf.Bytes(), w.err
 }
 
-// bare reports whether a result has no fields of its own beside text and call.
-func bare(m llm.Message) bool { return len(m.Extra) == 0 }
-
 type blockWriter struct {
 	buf bytes.Buffer
-	enc *json.Encoder
 	err error
 }
 
-// value writes v; what it cannot encode is an error of the whole.
-func (w *blockWriter) value(v any) {
-	if err := w.enc.Encode(v); err != nil {
-		if w.err == nil {
-			w.err = err
-		}
-		return
+func (w *blockWriter) text(s string) {
+	w.buf.Write(llm.AppendString(w.buf.AvailableBuffer(), s))
+}
+
+func (w *blockWriter) raw(v []byte) {
+	if err := json.Compact(&w.buf, v); err != nil && w.err == nil {
+		w.err = err
 	}
-	w.buf.Truncate(w.buf.Len() - 1) // Encode ends with a newline
 }
 
 func (w *blockWriter) message(m llm.Message) {
 	w.buf.WriteString(`{"role":`)
-	w.value(m.Role)
+	w.text(string(m.Role))
 	w.buf.WriteString(`,"content":[`)
 	sep := ""
 	next := func() { w.buf.WriteString(sep); sep = "," }
@@ -78,69 +72,91 @@ func (w *blockWriter) message(m llm.Message) {
 		blocks, extra = thinkingBlocks(extra)
 		for _, b := range blocks {
 			next()
-			w.buf.Write(b)
+			w.raw(b)
 		}
 	}
 	if m.Content != "" {
 		next()
 		w.buf.WriteString(`{"type":"text","text":`)
-		w.value(m.Content)
+		w.text(m.Content)
 		w.buf.WriteByte('}')
 	}
-	var callExtra map[string]map[string]llm.RawJSON
 	for _, call := range m.ToolCalls {
 		next()
 		w.buf.WriteString(`{"type":"tool_use","id":`)
-		w.value(call.ID)
+		w.text(call.ID)
 		w.buf.WriteString(`,"name":`)
-		w.value(call.Name)
+		w.text(call.Name)
 		w.buf.WriteString(`,"input":`)
 		// Verbatim, so that a fork's requests begin with the same bytes.
 		w.buf.WriteString(strings.TrimSpace(call.Arguments))
 		w.buf.WriteByte('}')
-		if len(call.Extra) > 0 {
-			if callExtra == nil {
-				callExtra = make(map[string]map[string]llm.RawJSON)
-			}
-			callExtra[call.ID] = call.Extra
-		}
 	}
 	w.buf.WriteByte(']')
-	w.extra(extra)
-	if callExtra != nil {
-		w.buf.WriteString(`,"` + callExtraField + `":`)
-		w.value(callExtra)
-	}
+	w.extra(",", extra)
+	w.extraByID(callExtraField, func(yield func(string, map[string]llm.RawJSON) bool) {
+		for _, call := range m.ToolCalls {
+			if !yield(call.ID, call.Extra) {
+				return
+			}
+		}
+	})
 	w.buf.WriteByte('}')
 }
 
 func (w *blockWriter) results(msgs []llm.Message) {
-	if !bare(msgs[0]) {
-		// Blocks have no place for the fields of a result: OpenAI's form has, and
-		// GenericAgent answers a call itself whose result it does not see.
-		w.value(msgs[0])
-		return
-	}
 	w.buf.WriteString(`{"role":"user","content":[`)
 	for i, m := range msgs {
 		if i > 0 {
 			w.buf.WriteByte(',')
 		}
 		w.buf.WriteString(`{"type":"tool_result","tool_use_id":`)
-		w.value(m.ToolCallID)
+		w.text(m.ToolCallID)
 		w.buf.WriteString(`,"content":`)
-		w.value(m.Content)
+		w.text(m.Content)
 		w.buf.WriteByte('}')
 	}
-	w.buf.WriteString(`]}`)
+	w.buf.WriteByte(']')
+	w.extraByID(resultExtraField, func(yield func(string, map[string]llm.RawJSON) bool) {
+		for _, m := range msgs {
+			if !yield(m.ToolCallID, m.Extra) {
+				return
+			}
+		}
+	})
+	w.buf.WriteByte('}')
 }
 
-func (w *blockWriter) extra(extra map[string]llm.RawJSON) {
+// extraByID writes the fields of calls or results into one field of their message:
+// providers refuse blocks with fields that they do not know.
+func (w *blockWriter) extraByID(name string, each iter.Seq2[string, map[string]llm.RawJSON]) {
+	end := ""
+	for id, extra := range each {
+		if len(extra) == 0 {
+			continue
+		}
+		if end == "" {
+			w.buf.WriteString(`,"` + name + `":{`)
+		} else {
+			w.buf.WriteByte(',')
+		}
+		w.text(id)
+		w.buf.WriteString(":{")
+		w.extra("", extra)
+		w.buf.WriteByte('}')
+		end = "}"
+	}
+	w.buf.WriteString(end)
+}
+
+// extra writes fields in the order of their names, sep before the first.
+func (w *blockWriter) extra(sep string, extra map[string]llm.RawJSON) {
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
-		w.buf.WriteByte(',')
-		w.value(name)
+		w.buf.WriteString(sep)
+		w.text(name)
 		w.buf.WriteByte(':')
-		w.value(extra[name])
+		w.raw(extra[name])
+		sep = ","
 	}
 }
 
@@ -182,16 +198,8 @@ func thinkingBlocks(extra map[string]llm.RawJSON) (list []json.RawMessage, rest 
 	return list, rest
 }
 
-// jsonText is s as a JSON string, without escapes for HTML.
-func jsonText(s string) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(s) != nil { // a string cannot fail to encode
-		return `""`
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
+// jsonText is s as a JSON string.
+func jsonText(s string) string { return string(llm.AppendString(nil, s)) }
 
 // head is the beginning of s, at most n bytes of whole characters.
 func head(s string, n int) string {

@@ -16,6 +16,8 @@ const (
 	MaxImport = 64 << 20
 	// maxImportDepth is how deeply arrays and objects may nest.
 	maxImportDepth = 1000
+	// maxCalls is how many calls a message may have.
+	maxCalls = 500
 	// maxQuoted is how often a conversation may be wrapped into a JSON string.
 	maxQuoted = 3
 )
@@ -54,7 +56,8 @@ const wantForm = "want a list of messages, an object with a list \"messages\", o
 // conversation brings its own, and what stood in the imported one becomes a user
 // message. Images and the like leave a notice. Signed thinking is kept as the
 // field "thinking_blocks", all thinking as "reasoning_content"; other fields that
-// are not mere bookkeeping are kept by their names. An error is an *ImportError.
+// are not mere bookkeeping are kept by their names. Assistant messages that follow
+// each other are the pieces of one answer and become one message. An error is an *ImportError.
 func Import(data []byte) ([]llm.Message, error) {
 	if len(data) > MaxImport {
 		return nil, &ImportError{Line: 1, Why: fmt.Sprintf("the conversation has %d bytes; %d are the limit", len(data), MaxImport)}
@@ -68,7 +71,35 @@ func Import(data []byte) ([]llm.Message, error) {
 			m.Role, m.Content = llm.User, fmt.Sprintf(strayMessage, llm.System)+m.Content
 		}
 	}
-	return Repair(msgs), nil
+	return Repair(joinAnswers(msgs)), nil
+}
+
+// joinAnswers makes one message of assistant messages that follow each other, as
+// some write the pieces of one answer.
+func joinAnswers(msgs []llm.Message) []llm.Message {
+	var joined []llm.Message
+	for _, m := range msgs {
+		last := len(joined) - 1
+		if m.Role != llm.Assistant || last < 0 || joined[last].Role != llm.Assistant || len(joined[last].ToolCalls)+len(m.ToolCalls) > maxCalls {
+			joined = append(joined, m)
+			continue
+		}
+		into := &joined[last]
+		if into.Content != "" && m.Content != "" {
+			into.Content += "\n"
+		}
+		into.Content += m.Content
+		into.ToolCalls = append(into.ToolCalls, m.ToolCalls...)
+		for name, v := range m.Extra {
+			if into.Extra == nil {
+				into.Extra = make(map[string]llm.RawJSON)
+			}
+			if into.Extra[name] == nil {
+				into.Extra[name] = v
+			}
+		}
+	}
+	return joined
 }
 
 // source is a JSON text that positions are counted in.
@@ -210,7 +241,7 @@ func message(raw json.RawMessage) ([]llm.Message, error) {
 	if m.Role == "" {
 		return nil, fmt.Errorf("\"role\" is %.40q; want one of system, user, assistant, tool", role)
 	}
-	var callExtra map[string]map[string]llm.RawJSON
+	var callExtra, resultExtra map[string]map[string]llm.RawJSON
 	var content blocks
 	for name, v := range fields {
 		var err error
@@ -232,6 +263,8 @@ func message(raw json.RawMessage) ([]llm.Message, error) {
 			err = json.Unmarshal(v, &m.ToolCallID)
 		case callExtraField:
 			err = json.Unmarshal(v, &callExtra)
+		case resultExtraField:
+			err = json.Unmarshal(v, &resultExtra)
 		default:
 			if bookkeeping[name] || string(v) == "null" {
 				continue
@@ -250,10 +283,16 @@ func message(raw json.RawMessage) ([]llm.Message, error) {
 	if m.Role == llm.Assistant {
 		content.keepThinking(&m)
 	}
+	if n := max(len(m.ToolCalls), len(content.results)); n > maxCalls {
+		return nil, fmt.Errorf("%d calls or results; %d are the limit of one message", n, maxCalls)
+	}
 	for i, call := range m.ToolCalls {
 		if extra := callExtra[call.ID]; extra != nil {
 			m.ToolCalls[i].Extra = extra
 		}
+	}
+	for i, r := range content.results {
+		content.results[i].Extra = resultExtra[r.ToolCallID]
 	}
 	switch {
 	case len(content.results) == 0:
@@ -270,8 +309,8 @@ func message(raw json.RawMessage) ([]llm.Message, error) {
 type blocks struct {
 	texts    []string
 	thoughts []string
-	signed   bool              // a thinking block is signed or encrypted
-	thinking [][]byte          // all of them
+	signed   bool     // a thinking block is signed or encrypted
+	thinking [][]byte // all of them
 	calls    []llm.ToolCall
 	results  []llm.Message
 }
@@ -375,8 +414,9 @@ const (
 	reasoningField = "reasoning_content"
 	altReasoning   = "reasoning"
 	thinkingField  = "thinking_blocks"
-	// callExtraField holds, in an exported message, the other fields of its calls by id.
-	callExtraField = "tool_call_extra"
+	// These two hold, in an exported message, the other fields of its calls and results by id.
+	callExtraField   = "tool_call_extra"
+	resultExtraField = "tool_result_extra"
 )
 
 // keepThinking puts the thinking blocks of a message into fields of their own,
@@ -426,26 +466,4 @@ func kind(v []byte) string {
 		return "null"
 	}
 	return "a number"
-}
-
-// tooDeep returns where arrays and objects nest more than limit deep, or -1.
-func tooDeep(text []byte, limit int) int {
-	now := 0
-	inString := false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			if now++; now > limit {
-				return i
-			}
-		case c == '}' || c == ']':
-			now--
-		}
-	}
-	return -1
 }

@@ -174,7 +174,11 @@ func DropMiddle(msgs []llm.Message, keepTurns int, notice string, keep func(llm.
 	if first < 0 || end <= first {
 		return msgs, 0
 	}
-	out = append(out, msgs[:first]...)
+	for _, m := range msgs[:first] {
+		if m.Role != llm.User || m.Content != notice { // from an earlier time
+			out = append(out, m)
+		}
+	}
 	out = append(out, llm.Message{Role: llm.User, Content: notice})
 	for _, m := range msgs[first:end] {
 		if m.Role == llm.User && m.Content != notice && keep != nil && keep(m) {
@@ -230,6 +234,7 @@ func Shrink(msgs []llm.Message, limit int, keep func(llm.Message) bool) ([]llm.M
 		func() { cut(&msgs, &did.Arguments, CutArguments, 0, 1000) },
 		func() { cut(&msgs, &did.Results, CutToolResults, 0, 500) },
 		func() { drop(&msgs, &did.Messages, 1, nil) },
+		func() { cut(&msgs, &did.Results, CutToolResults, 0, 200) },
 	}
 	for _, step := range steps {
 		if fits() {

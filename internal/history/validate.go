@@ -41,8 +41,8 @@ func (e *InvalidError) Error() string { return fmt.Sprintf("message %d: %s", e.M
 // Validate reports the first breach of the rules that the strictest providers
 // have, as an *InvalidError:
 //
-//   - a system message stands only at the very beginning, and a user message is
-//     the first of the others;
+//   - a system message stands only at the very beginning, a user message is the
+//     first of the others, and no assistant message follows another directly;
 //   - no message is blank; an assistant message without text has calls;
 //   - each call has an id that no other call of the conversation has, a name of up
 //     to 64 ASCII letters, digits, "_" and "-", and a JSON object as arguments;
@@ -51,7 +51,7 @@ func (e *InvalidError) Error() string { return fmt.Sprintf("message %d: %s", e.M
 //   - all text is UTF-8, also where it is written with escapes, and other fields
 //     hold JSON and do not repeat known ones.
 //
-// Messages of one role may follow each other. No messages at all are valid.
+// User messages may follow each other. No messages at all are valid.
 func Validate(msgs []llm.Message) error {
 	ids := make(map[string]struct{})
 	var open []string
@@ -72,6 +72,9 @@ func Validate(msgs []llm.Message) error {
 		case llm.Assistant:
 			if !started {
 				return bad("an assistant message before any user message")
+			}
+			if msgs[i-1].Role == llm.Assistant {
+				return bad("an assistant message follows another")
 			}
 		case llm.ToolRole:
 			at := slices.Index(open, m.ToolCallID)
@@ -138,7 +141,7 @@ func nameRune(r rune) bool {
 }
 
 func validArguments(args string) bool {
-	return strings.HasPrefix(strings.TrimLeft(args, " \t\r\n"), "{") && validRaw(args) && depth(args) <= maxArgsDepth
+	return strings.HasPrefix(strings.TrimLeft(args, " \t\r\n"), "{") && validRaw(args) && tooDeep(args, maxArgsDepth) < 0
 }
 
 // validRaw reports whether s is JSON whose strings are valid Unicode.
@@ -166,31 +169,36 @@ func extraProblem(extra map[string]llm.RawJSON, known []string) string {
 	return ""
 }
 
-// depth is how deeply arrays and objects nest in a JSON text.
-func depth(s string) int {
-	deepest, now := 0, 0
+// tooDeep returns where in a JSON text arrays and objects nest more than limit
+// deep, or -1.
+func tooDeep[T string | []byte](text T, limit int) int {
+	now := 0
 	inString := false
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
 		case inString && c == '\\':
 			i++
 		case c == '"':
 			inString = !inString
 		case inString:
 		case c == '{' || c == '[':
-			now++
-			deepest = max(deepest, now)
+			if now++; now > limit {
+				return i
+			}
 		case c == '}' || c == ']':
 			now--
 		}
 	}
-	return deepest
+	return -1
 }
 
 // eachSurrogate calls lone with the place of each \u escape in a JSON text that is
 // half of a surrogate pair; Go reads those as U+FFFD, other parsers fail on them.
 func eachSurrogate(s string, lone func(at int)) {
-	for i := strings.Index(s, `\u`); i >= 0 && i < len(s)-1; i++ {
+	if !strings.Contains(s, `\u`) {
+		return
+	}
+	for i := 0; i < len(s)-1; i++ {
 		if s[i] != '\\' {
 			continue
 		}

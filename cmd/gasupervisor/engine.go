@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/agent"
+	"github.com/gasupervisor/gasupervisor/internal/agentdef"
+	"github.com/gasupervisor/gasupervisor/internal/config"
+	"github.com/gasupervisor/gasupervisor/internal/sandbox"
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
+	"github.com/gasupervisor/gasupervisor/internal/supervisor"
+	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/tool"
+	"github.com/gasupervisor/gasupervisor/internal/tool/builtin"
+	"github.com/gasupervisor/gasupervisor/session"
+	"github.com/gasupervisor/gasupervisor/watcher"
+)
+
+// engine is a watcher, a supervisor and an agent loop joined by a configuration:
+// all that works on the tasks of one temp directory.
+type engine struct {
+	root  *taskdir.Root
+	watch *watcher.Watcher
+	sup   *supervisor.Supervisor
+	state string
+	log   *slog.Logger
+}
+
+// newEngine makes the directories and joins the parts. It starts nothing and
+// takes no locks.
+func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
+	c := &l.Config
+	for dir, perm := range map[string]os.FileMode{c.TempDir: 0o755, c.StateDir: 0o700} {
+		if err := os.MkdirAll(dir, perm); err != nil {
+			return nil, fmt.Errorf("make directory: %w", err)
+		}
+	}
+	models := newModels(c, log)
+	agents, err := agentdef.NewRegistry(general(c))
+	if err != nil {
+		return nil, err
+	}
+	root, err := taskdir.OpenRoot(c.TempDir, taskdir.WithSettle(c.Settle))
+	if err != nil {
+		return nil, err
+	}
+	tools := newToolbox(l)
+	runner := agent.New(agent.Config{
+		Models: models.choose,
+		Agents: agents.Lookup,
+		Tools:  tools.grant,
+		Limits: agent.Limits{Timeout: c.Agent.Timeout},
+		Log:    log,
+	})
+	sup := supervisor.New(supervisor.Config{
+		Session:     session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout},
+		MaxRunning:  c.MaxRunning,
+		StopTimeout: c.StopTimeout,
+		Log:         log,
+	})
+	watch := watcher.New(watcher.Config{Dir: c.TempDir, Counts: taskdir.Counts, Log: log})
+	return &engine{root: root, watch: watch, sup: sup, state: c.StateDir, log: log}, nil
+}
+
+// general is the agent that works where nothing else is asked for, with the
+// configured defaults.
+func general(c *config.Config) agentdef.Definition {
+	d := agentdef.General()
+	d.MaxTurns = c.Agent.MaxTurns
+	d.Completion = agentdef.Completion(c.Agent.Completion)
+	return d
+}
+
+// Run works until ctx ends and the rounds have put down what they do.
+func (e *engine) Run(ctx context.Context) error {
+	defer e.root.Close()
+	names, err := e.root.Names()
+	if err != nil {
+		return err
+	}
+	known, err := session.Known(e.state, names)
+	if err != nil {
+		e.log.Warn("some journals cannot be read; they are left as they are", "err", err)
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	watched := make(chan error, 1)
+	supervised := make(chan error, 1)
+	ctx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	go func() { watched <- e.watch.Run(watching) }()
+	go func() { supervised <- e.sup.Run(ctx, e.watch.Looks(), known) }()
+	select {
+	case err := <-watched:
+		// Without looks there is nothing to do; the service manager starts it anew.
+		giveUp()
+		stop()
+		return errors.Join(fmt.Errorf("watch %s: %w", e.root.Path(), err), <-supervised)
+	case err := <-supervised:
+		stop()
+		<-watched
+		return err
+	}
+}
+
+// toolbox grants tools to rounds, by the policy that the configuration and the
+// task's context.json add up to.
+type toolbox struct {
+	ceiling sandbox.Ceiling
+	config  *config.Config
+	environ []string
+}
+
+func newToolbox(l *config.Loaded) *toolbox {
+	c := &l.Config
+	ceiling := sandbox.Ceiling{
+		Roots:        c.Sandbox.Roots,
+		Read:         c.Sandbox.Read,
+		System:       sandbox.SystemReads(os.Getenv("PATH")),
+		Protected:    protected(l),
+		Hidden:       hidden(l),
+		TempDir:      c.TempDir,
+		Share:        c.Sandbox.Share,
+		Unrestricted: c.Sandbox.Mode == config.SandboxOff,
+		Protocol:     taskdir.IsProtocol,
+	}
+	if c.Sandbox.Toolchains {
+		if home, err := os.UserHomeDir(); err == nil {
+			ceiling.System = append(ceiling.System, sandbox.ToolchainReads(home, os.Getenv)...)
+		}
+	}
+	return &toolbox{ceiling: ceiling.Resolve(), config: c, environ: os.Environ()}
+}
+
+// protected is what agents may read and never write: what the daemon is made of.
+func protected(l *config.Loaded) []string {
+	paths := []string{}
+	if l.File != "" {
+		paths = append(paths, l.File)
+	}
+	if exe, err := os.Executable(); err == nil {
+		paths = append(paths, exe)
+	}
+	return paths
+}
+
+// hidden is what agents neither read nor write: the journals, and files with keys.
+func hidden(l *config.Loaded) []string {
+	paths := []string{l.Config.StateDir}
+	for _, e := range l.Config.LLMs {
+		if e.APIKeyFile != "" {
+			paths = append(paths, e.APIKeyFile)
+		}
+	}
+	return paths
+}
+
+// policyError is a refusal by the policy, which ends the round before a token.
+type policyError struct{ error }
+
+// FailureKind names the kind of failure in status.json.
+func (policyError) FailureKind() string { return "policy" }
+
+func (e policyError) Unwrap() error { return e.error }
+
+// grant makes the tools of one round.
+func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
+	in := req.Input
+	plan := filepath.Join(in.Dir, taskdir.PlanFile)
+	names := granted(req)
+	ask := sandbox.Ask{
+		TaskDir: in.Dir, WorkDir: in.Settings.WorkDir,
+		InputFiles: in.Settings.InputFiles, OutputFiles: in.Settings.OutputFiles,
+		Writes: builtin.Writes(names),
+		Named:  map[string]string{taskdir.PlanFile: plan},
+	}
+	policy, err := sandbox.Build(b.ceiling, ask.Resolve())
+	if err != nil {
+		return agent.Toolset{}, policyError{err}
+	}
+	if in.Settings.WorkDir != "" {
+		if fi, err := os.Stat(policy.WorkDir); err != nil || !fi.IsDir() {
+			return agent.Toolset{}, fmt.Errorf("context.json, key \"work_dir\": %s is not a directory that exists", policy.WorkDir)
+		}
+	}
+	files := sandbox.OpenFiles(policy)
+	tools, err := builtin.New(builtin.Env{
+		Files:      files,
+		WorkDir:    policy.WorkDir,
+		WritePlan:  in.WritePlan,
+		SetKeyInfo: req.SetKeyInfo,
+		Command: builtin.CommandConfig{
+			Env:            command.Environ(b.environ, b.config.Sandbox.Env, keyVariables(b.config)),
+			DefaultTimeout: b.config.Agent.CommandTimeout,
+			MaxTimeout:     b.config.Agent.CommandTimeoutMax,
+		},
+		ResultCap: b.config.Agent.ToolResultCap,
+	}, names)
+	if err != nil {
+		return agent.Toolset{}, errors.Join(err, files.Close())
+	}
+	return agent.Toolset{
+		Set:   tool.NewSet(b.config.Agent.ToolResultCap, tools...),
+		Close: files.Close,
+		Exists: func(path string) (time.Time, bool) {
+			fi, err := files.Stat(path)
+			if err != nil {
+				return time.Time{}, false
+			}
+			return fi.ModTime(), true
+		},
+		WorkDir:      policy.WorkDir,
+		Instructions: instructions(files, in.Settings.WorkDir),
+		Environment:  fmt.Sprintf("Platform: %s/%s", runtime.GOOS, runtime.GOARCH),
+	}, nil
+}
+
+// granted are the names of the tools that are asked for, less those left out.
+func granted(req agent.ToolRequest) []string {
+	names := req.Names
+	if names == nil {
+		names = builtin.Names()
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(req.Without, n) })
+}
+
+// keyVariables are the environment variables that hold keys, which no command sees.
+func keyVariables(c *config.Config) []string {
+	var names []string
+	for _, e := range c.LLMs {
+		if e.APIKeyEnv != "" {
+			names = append(names, e.APIKeyEnv)
+		}
+	}
+	return names
+}
+
+// maxInstructions bounds an AGENTS.md, which goes into every conversation.
+const maxInstructions = 64 << 10
+
+// instructions is the AGENTS.md of a working directory that the task names.
+func instructions(files *sandbox.Files, workDir string) string {
+	if workDir == "" {
+		return ""
+	}
+	f, err := files.Open(filepath.Join(workDir, "AGENTS.md"))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxInstructions))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/config"
+	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/llm/openai"
+	"github.com/gasupervisor/gasupervisor/internal/llm/pool"
+)
+
+// models are the configured LLMs, each behind its gate.
+type models struct {
+	config *config.Config
+	http   *http.Transport
+	pools  map[string]*pool.LLM
+
+	mu sync.Mutex
+	// windows are context windows that were asked for: 0 where the server did not say.
+	windows map[string]int
+}
+
+// unknownWindow is the context window in tokens of a model of which nothing is
+// known: small enough for what people run at home.
+const unknownWindow = 32768
+
+func newModels(c *config.Config, log *slog.Logger) *models {
+	m := &models{config: c, http: openai.NewTransport(), pools: map[string]*pool.LLM{}, windows: map[string]int{}}
+	for i := range c.LLMs {
+		e := &c.LLMs[i]
+		m.pools[e.Name] = pool.New(pool.Config{
+			Name:          e.Name,
+			Client:        m.client(e, e.Model),
+			MaxConcurrent: e.MaxConcurrent,
+			Attempts:      c.Agent.Retries + 1,
+			Log:           log,
+		})
+	}
+	return m
+}
+
+// client makes single attempts at a model of a configured entry.
+func (m *models) client(e *config.LLM, model string) *openai.Client {
+	cfg := openai.Config{
+		Name: e.Name, BaseURL: e.BaseURL, Model: model,
+		Key:     func() string { return e.Key.Reveal() },
+		Headers: e.Headers, Extra: e.Extra, Temperature: e.Temperature,
+		MaxTokensField: e.MaxTokensField, ReasoningEcho: e.ReasoningEcho,
+		IdleTimeout: m.config.Agent.IdleTimeout, Transport: m.http,
+	}
+	if e.Price != nil && model == e.Model {
+		cfg.Price = &openai.Price{Input: e.Price.Input, Cached: e.Price.Cached, Output: e.Price.Output}
+	}
+	return openai.New(cfg)
+}
+
+// choose returns the LLM of that name or number ("": the first), with model in
+// place of its own where that is not "".
+func (m *models) choose(name, model string) (llm.Model, error) {
+	e, err := m.config.LLM(name)
+	if err != nil {
+		return llm.Model{}, err
+	}
+	if e.NeedsKey() && e.Key == "" {
+		return llm.Model{}, fmt.Errorf("LLM %q has no API key: set %s, or api_key_file of this [[llm]] in config.toml; for a local server set OPENAI_BASE_URL and OPENAI_MODEL", e.Name, e.APIKeyEnv)
+	}
+	first, other := m.pools[e.Name], model != "" && model != e.Model
+	out := llm.Model{
+		Name: e.Name, ID: e.Model, ContextWindow: e.ContextWindow, Priced: e.Price != nil,
+		TextTools: e.ToolCalls == config.ToolCallsText,
+	}
+	if other {
+		first = first.With(m.client(e, model))
+		out.ID, out.ContextWindow, out.Priced = model, 0, false
+	}
+	if out.ContextWindow == 0 {
+		out.ContextWindow = m.window(e, out.ID)
+	}
+	var others []*pool.LLM
+	for _, name := range e.Fallback {
+		if p := m.pools[name]; p != nil {
+			others = append(others, p)
+		}
+	}
+	out.Client = pool.WithFallback(first, others...)
+	return out, nil
+}
+
+// discoverTimeout bounds the question for a context window: a round waits for it.
+const discoverTimeout = 2 * time.Second
+
+// window asks the server once for a model's context window.
+func (m *models) window(e *config.LLM, model string) int {
+	key := e.Name + "\x00" + model
+	m.mu.Lock()
+	w, known := m.windows[key]
+	m.mu.Unlock()
+	if !known {
+		ctx, cancel := context.WithTimeout(context.Background(), discoverTimeout)
+		defer cancel()
+		var err error
+		if w, err = m.client(e, model).Discover(ctx); err != nil {
+			var failed *llm.Error
+			if !errors.As(err, &failed) || !failed.Kind.Final() {
+				// Not reachable: the request that follows says so, and the next round asks again.
+				return unknownWindow
+			}
+		}
+		m.mu.Lock()
+		m.windows[key] = w
+		m.mu.Unlock()
+	}
+	if w == 0 {
+		return unknownWindow
+	}
+	return w
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+
+	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+)
+
+// addSettings puts values into a task's context.json and leaves what else stands
+// there. Keys whose value is zero are not touched.
+func addSettings(tempDir, name string, values map[string]any) error {
+	settings := map[string]any{}
+	path := filepath.Join(taskdir.TaskPath(tempDir, name), taskdir.ContextFile)
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("read settings: %w", err)
+	default:
+		text, _ := taskdir.Decode(data)
+		if err := json.Unmarshal([]byte(text), &settings); err != nil {
+			return usagef("%s is no JSON object (%w); correct or remove it, then settings can be added", path, err)
+		}
+	}
+	changed := false
+	for key, v := range values {
+		if v != nil && !reflect.ValueOf(v).IsZero() {
+			settings[key], changed = v, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	if data, err = json.MarshalIndent(settings, "", "  "); err != nil {
+		return fmt.Errorf("write settings: %w", err)
+	}
+	return taskdir.WriteContext(tempDir, name, append(data, '\n'))
+}

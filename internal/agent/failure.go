@@ -1,0 +1,62 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/round"
+)
+
+// requestFailed is the outcome of a round whose request failed for good.
+func (s *state) requestFailed(err error) *round.Outcome {
+	kind, advice := "", ""
+	var e *llm.Error
+	if errors.As(err, &e) {
+		kind, advice = string(e.Kind), s.advice(e)
+	}
+	if kind == "" {
+		kind = string(llm.KindNetwork)
+	}
+	out := fail(kind, "the model could not be asked: %v", err)
+	if advice != "" {
+		out.Error.Message = strings.TrimRight(out.Error.Message, ".") + ". " + advice
+	}
+	out.MissingOutputs = s.missingOutputs()
+	if s.wrappingUp() {
+		// The limit is what ended the round; that its summary is missing comes on top.
+		limit := s.wrappedUp("")
+		limit.Error.Message += ". The summary is missing: " + out.Error.Message
+		return limit
+	}
+	return out
+}
+
+// advice says what a person can do about a failed request.
+func (s *state) advice(e *llm.Error) string {
+	name := e.LLM
+	if name == "" {
+		name = s.model.Name
+	}
+	entry := "LLM \"" + name + "\" in config.toml"
+	switch e.Kind {
+	case llm.KindAuth:
+		return "Check the key of " + entry + " (api_key_env or api_key_file) and that it may use model \"" + s.model.ID + "\"; then reply to go on."
+	case llm.KindQuota:
+		return "The account behind " + entry + " is used up: pay in, or choose another LLM; then reply to go on."
+	case llm.KindBadRequest:
+		if e.Status == 404 {
+			return "Check base_url and model (\"" + s.model.ID + "\") of " + entry + "; then reply to go on."
+		}
+		return "Check model (\"" + s.model.ID + "\") and extra of " + entry + "; then reply to go on."
+	case llm.KindContextLength:
+		return "The conversation does not fit the window of model \"" + s.model.ID + "\": choose an LLM with a larger one, or write input.txt again with a smaller task."
+	case llm.KindRateLimit:
+		return "Its rate limit held through all attempts: reply later, or lower max_concurrent of " + entry + "."
+	case llm.KindNetwork:
+		return "Check base_url of " + entry + " and that its server is up and reachable from here; then reply to go on."
+	case llm.KindServer, llm.KindBrokenStream, llm.KindIdle, llm.KindNoChoices:
+		return "All attempts failed, which is the server's trouble, not the task's: reply to go on once it works again, or set fallback of " + entry + "."
+	}
+	return ""
+}
