@@ -413,6 +413,7 @@ func (s *Session) messageRead(ctx context.Context, p *pending, c taskdir.Content
 		s.settleDown()
 		return nil
 	}
+	s.event("message_taken", map[string]any{"file": p.file, "seq": p.seq})
 	msg := &messageRecord{Seq: p.seq, File: p.file, Text: c.Text, Encoding: c.Encoding, Fingerprint: fp}
 	switch {
 	case p.file == taskdir.StopFile:

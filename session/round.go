@@ -243,6 +243,7 @@ func (s *Session) startRound(ctx context.Context) error {
 		}
 	}
 	s.startRunner(resumed && s.st.Joined)
+	s.event("state", map[string]any{"state": "running", "session": s.st.Session, "round": s.st.Round, "from": s.st.RoundFrom, "resumed": resumed})
 	s.statusDue = time.Now().Add(flushEvery)
 	return nil
 }
@@ -529,7 +530,7 @@ func (s *Session) closeRound(ctx context.Context) error {
 	} else {
 		s.writeStatusAside()
 	}
-	s.event("round_ended", map[string]any{"round": s.st.Round, "reason": out.Reason, "error": out.Error})
+	s.event("state", map[string]any{"state": s.phase.Public(), "session": s.st.Session, "round": s.st.Round, "reason": out.Reason, "error": out.Error})
 	s.endOutput()
 	s.run = nil
 	s.log.Info("round ended", "session", s.st.Session, "round", s.st.Round, "reason", out.Reason, "turns", s.st.Turn, "took", time.Since(s.st.RoundStarted).Round(time.Millisecond))

@@ -41,7 +41,7 @@ func (s *Session) showCallBegun(e round.ToolBegun) {
 }
 
 func (s *Session) callText(name, args string) string {
-	if s.st.Settings.Verbose {
+	if s.st.Settings.Verbose || args == "" {
 		return "🛠️ " + name
 	}
 	return fmt.Sprintf("🛠️ %s(%s)", name, args)

@@ -72,6 +72,9 @@ func (a *app) check(ctx context.Context, asJSON, offline bool) error {
 	} else {
 		add(checkConfig(l)...)
 		add(checkDirs(l)...)
+		for i := range l.Config.LLMs {
+			add(checkKey(&l.Config.LLMs[i]))
+		}
 		if !offline {
 			add(checkLLMs(ctx, l)...)
 		}
@@ -167,29 +170,41 @@ func countTasks(tempDir string) int {
 	return len(names)
 }
 
-// checkLLMs asks all at once.
+// checkKey says whether there is a key, which is never shown.
+func checkKey(e *config.LLM) finding {
+	f := finding{Level: levelOK, Topic: "key " + show(e.Name)}
+	switch {
+	case e.NeedsKey() && e.APIKeyEnv == "":
+		f.Level, f.Text = levelProblem, "there is none for "+e.BaseURL
+		f.Do = "set api_key_env or api_key_file in its [[llm]] entry"
+	case e.NeedsKey():
+		f.Level, f.Text = levelProblem, "there is none for "+e.BaseURL
+		f.Do = "set " + e.APIKeyEnv + ", or name a file with the key in api_key_file"
+	case e.Key == "":
+		f.Text = "none; requests are sent without"
+	default:
+		f.Text = "set, from " + keyPlace(e)
+	}
+	return f
+}
+
+// checkLLMs asks all at once that have the key they need.
 func checkLLMs(ctx context.Context, l *config.Loaded) []finding {
 	found := make([]finding, len(l.Config.LLMs))
 	var group sync.WaitGroup
 	for i := range l.Config.LLMs {
-		group.Go(func() { found[i] = checkLLM(ctx, &l.Config.LLMs[i]) })
+		if e := &l.Config.LLMs[i]; !e.NeedsKey() {
+			group.Go(func() { found[i] = checkLLM(ctx, e) })
+		}
 	}
 	group.Wait()
-	return found
+	return slices.DeleteFunc(found, func(f finding) bool { return f.Level == "" })
 }
 
 // checkLLM asks an LLM's server for its models: the one request that every
 // server answers, with the key, without cost.
 func checkLLM(ctx context.Context, e *config.LLM) finding {
 	f := finding{Level: levelProblem, Topic: "llm " + show(e.Name)}
-	if e.NeedsKey() {
-		f.Text = "there is no key for " + e.BaseURL
-		f.Do = "set " + e.APIKeyEnv + ", or name a file with the key in api_key_file"
-		if e.APIKeyEnv == "" {
-			f.Do = "set api_key_env or api_key_file in its [[llm]] entry"
-		}
-		return f
-	}
 	ctx, cancel := context.WithTimeout(ctx, llmTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.BaseURL+"/models", nil)

@@ -166,7 +166,7 @@ func (s *state) runBatch(ctx context.Context, calls []llm.ToolCall, batch []int,
 // begin starts one call and reports it begun. The goroutine that it starts sends to
 // ended, which has room for it, and ends.
 func (s *state) begin(ctx, callCtx context.Context, c llm.ToolCall, i int, ended chan<- callEnded) *round.Outcome {
-	if out := s.emit(ctx, round.ToolBegun{Turn: s.turn, ID: c.ID, Name: c.Name, Args: shortArgs(c.Arguments)}); out != nil {
+	if out := s.emit(ctx, round.ToolBegun{Turn: s.turn, ID: c.ID, Name: c.Name, Args: shortArgs(c)}); out != nil {
 		return out
 	}
 	s.stragglers.Add(1)
@@ -236,7 +236,7 @@ func (s *state) frameCompletions(ctx context.Context, calls []llm.ToolCall, resu
 		if c.Name != completionTool {
 			continue
 		}
-		out := s.emit(ctx, round.ToolBegun{Turn: s.turn, ID: c.ID, Name: c.Name, Args: shortArgs(c.Arguments)}, s.toolEnded(c, results[i]))
+		out := s.emit(ctx, round.ToolBegun{Turn: s.turn, ID: c.ID, Name: c.Name, Args: shortArgs(c)}, s.toolEnded(c, results[i]))
 		if out != nil {
 			return out
 		}
@@ -246,7 +246,7 @@ func (s *state) frameCompletions(ctx context.Context, calls []llm.ToolCall, resu
 
 func (s *state) toolEnded(c llm.ToolCall, r called) round.ToolEnded {
 	return round.ToolEnded{
-		Turn: s.turn, ID: c.ID, Name: c.Name, Args: shortArgs(c.Arguments), FullArgs: c.Arguments,
+		Turn: s.turn, ID: c.ID, Name: c.Name, Args: shortArgs(c), FullArgs: c.Arguments,
 		Result: r.Text, Summary: r.Summary, Failed: r.Failed, Took: r.took,
 	}
 }
@@ -323,8 +323,13 @@ func invalidArguments(c llm.ToolCall) (tool.Result, bool) {
 	return tool.Result{Text: text + " They begin: " + bad.Invalid, Summary: "the arguments are " + bad.Problem, Failed: true}, true
 }
 
-// shortArgs is a call's arguments on one short line, for people.
-func shortArgs(arguments string) string {
+// shortArgs is a call's arguments on one short line, for people; nothing for a
+// completion, whose argument is the result that ends the output.
+func shortArgs(c llm.ToolCall) string {
+	if c.Name == completionTool {
+		return ""
+	}
+	arguments := c.Arguments
 	const most, mostEach = 120, 80
 	dec := json.NewDecoder(strings.NewReader(arguments))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {

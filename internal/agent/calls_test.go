@@ -183,7 +183,7 @@ func TestShortArgs(t *testing.T) {
 		{`{"text":"` + strings.Repeat("é", 200) + `"}`, strings.Repeat("é", 60) + "…"},
 		{`{"a":1,`, "a=1"},
 	} {
-		if got := shortArgs(tc[0]); got != tc[1] {
+		if got := shortArgs(llm.ToolCall{Arguments: tc[0]}); got != tc[1] {
 			t.Errorf("%s: %q, want %q", tc[0], got, tc[1])
 		}
 	}
@@ -212,7 +212,7 @@ func FuzzRecordable(f *testing.F) {
 		if _, bad := invalidArguments(c); bad == whole && !strings.HasPrefix(args, invalidKey) {
 			t.Fatalf("%q: invalid %v", args, bad)
 		}
-		shortArgs(args)
+		shortArgs(llm.ToolCall{Arguments: args})
 	})
 }
 

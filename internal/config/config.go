@@ -94,7 +94,6 @@ const (
 const (
 	EchoAuto   = "auto"   // as the model is known to want it
 	EchoAlways = "always" // every request carries all reasoning back
-	EchoRound  = "round"  // only that of the round in progress
 	EchoNever  = "never"
 )
 
@@ -121,7 +120,7 @@ type Agent struct {
 	// IdleTimeout is how long a model may send nothing at all.
 	IdleTimeout time.Duration `toml:"idle_timeout" eg:"\"5m\""`
 	// Retries is how often a failed request is sent again; 0 is never.
-	Retries int `toml:"retries" eg:"6"`
+	Retries int `toml:"retries" eg:"5"`
 	// ModelAlias maps a model name in an agent file to an LLM's name or "inherit".
 	ModelAlias map[string]string `toml:"model_alias" eg:"{ sonnet = \"inherit\" }"`
 }
@@ -235,7 +234,7 @@ func Default() Config {
 			CommandTimeout:    2 * time.Minute,
 			CommandTimeoutMax: 30 * time.Minute,
 			IdleTimeout:       5 * time.Minute,
-			Retries:           6,
+			Retries:           5,
 			ModelAlias:        map[string]string{"sonnet": "inherit", "opus": "inherit", "haiku": "inherit"},
 		},
 		Sandbox: Sandbox{Mode: SandboxOff, Share: true, Toolchains: true},

@@ -170,7 +170,7 @@ func (v *validator) llm(c *Config, i int) {
 		v.add(at("temperature"), fmt.Sprintf("got %g", *t), "want a number from 0 to 2")
 	}
 	v.oneOf(at("max_tokens_field"), e.MaxTokensField, "auto", "max_tokens", "max_completion_tokens")
-	v.oneOf(at("reasoning_echo"), e.ReasoningEcho, EchoAuto, EchoAlways, EchoRound, EchoNever)
+	v.oneOf(at("reasoning_echo"), e.ReasoningEcho, EchoAuto, EchoAlways, EchoNever)
 	for _, name := range sortedKeys(e.Headers) {
 		if !headerName.MatchString(name) {
 			v.add(at("headers"), fmt.Sprintf("%q is no name of an HTTP header", name), "want letters, digits and hyphens")

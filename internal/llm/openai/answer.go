@@ -359,6 +359,9 @@ func add(fields map[string]*value, name string, v json.RawMessage) {
 // one part, whose texts are concatenated.
 func (f *value) details(parts []map[string]json.RawMessage) {
 	for _, p := range parts {
+		if p == nil {
+			continue
+		}
 		var into map[string]json.RawMessage
 		for _, q := range f.parts {
 			if p["index"] != nil && string(p["index"]) == string(q["index"]) && string(p["type"]) == string(q["type"]) {

@@ -84,7 +84,7 @@ func (a *attempt) tail() {
 // be used again, and closes it.
 func (a *attempt) finish(closeBody func() error) {
 	if a.events != nil && a.events.done {
-		stop := time.AfterFunc(50*time.Millisecond, func() { a.cancel(errIdle) })
+		stop := time.AfterFunc(drainTimeout, func() { a.cancel(errIdle) })
 		_, _ = io.CopyN(io.Discard, a.events.src, 64<<10)
 		stop.Stop()
 	}

@@ -40,6 +40,10 @@ const keepAliveFactor = 10
 // tailTimeout bounds the wait for what may follow a finish reason.
 const tailTimeout = 10 * time.Second
 
+// drainTimeout bounds the wait for a response to end after its answer did, which
+// lets its connection be used again.
+const drainTimeout = 50 * time.Millisecond
+
 // Price is in USD per million tokens. Cached is that of input tokens read from
 // the provider's prompt cache; 0 takes Input for them.
 type Price struct {

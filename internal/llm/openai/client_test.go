@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
@@ -247,7 +248,6 @@ func TestIdleTimeout(t *testing.T) {
 		{"after a chunk", llmtest.Text("one two").Pieces(3).StallAfter(2), "nothing came for 50ms"},
 		{"before a chunk", llmtest.Text("one").StallAfter(0), "nothing came for 50ms"},
 		{"before the header", llmtest.Text("one").After(time.Minute), "nothing came for 50ms"},
-		{"only keep-alive", llmtest.Text("one").KeepAlive(1000, 10*time.Millisecond), "nothing but keep-alive lines came for 500ms"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			resp, _, _, err := ask(t, tc.reply, hello, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
@@ -257,12 +257,6 @@ func TestIdleTimeout(t *testing.T) {
 			}
 		})
 	}
-	t.Run("slow but alive", func(t *testing.T) {
-		reply := llmtest.Text("one two three four").Pieces(2).Every(20*time.Millisecond).KeepAlive(8, 20*time.Millisecond)
-		if _, _, _, err := ask(t, reply, hello, func(c *Config) { c.IdleTimeout = 150 * time.Millisecond }); err != nil {
-			t.Error(err)
-		}
-	})
 	t.Run("silent after the finish reason", func(t *testing.T) {
 		reply := llmtest.Text("x").Insert(9, "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n").StallAfter(9)
 		resp, _, _, err := ask(t, reply, hello, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
@@ -270,6 +264,76 @@ func TestIdleTimeout(t *testing.T) {
 			t.Errorf("%+v, %v", resp, err)
 		}
 	})
+}
+
+// stream is a connection in fake time: a keep-alive line, or where content says
+// so a chunk, at every step until it has given n of them, then the end of the
+// answer. It stays open after that.
+type stream struct {
+	step    time.Duration
+	n       int
+	content bool
+	ctx     context.Context
+	line    string
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	if s.line == "" {
+		select {
+		case <-time.After(s.step):
+		case <-s.ctx.Done():
+			return 0, s.ctx.Err()
+		}
+		switch {
+		case s.n == 0:
+			s.line = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+		case s.content:
+			s.line = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n"
+		default:
+			s.line = ": PROCESSING\n\n"
+		}
+		s.n--
+	}
+	n := copy(p, s.line)
+	s.line = s.line[n:]
+	return n, nil
+}
+
+func (s *stream) Close() error { return nil }
+
+// RoundTrip implements http.RoundTripper.
+func (s *stream) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.ctx = r.Context()
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: s, Request: r}, nil
+}
+
+func TestKeepAliveAndIdleTimeout(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		stream stream
+		want   string // the error, "" for an answer
+		took   time.Duration
+	}{
+		{"slow but alive", stream{step: 50 * time.Second, n: 100, content: true}, "", 101*50*time.Second + drainTimeout},
+		{"keep-alive, then an answer", stream{step: 50 * time.Second, n: 11}, "", 600*time.Second + drainTimeout},
+		{"only keep-alive", stream{step: 50 * time.Second, n: 1000}, "nothing but keep-alive lines came for 10m0s", 650 * time.Second},
+		{"too slow", stream{step: 61 * time.Second, content: true, n: 3}, "nothing came for 1m0s", time.Minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := New(Config{BaseURL: "http://x/v1", Model: "m", IdleTimeout: time.Minute, Transport: &tc.stream})
+				start := time.Now()
+				_, err := c.Complete(t.Context(), hello, nil)
+				var e *llm.Error
+				if errors.As(err, &e); (err == nil) != (tc.want == "") || e != nil && (e.Kind != llm.KindIdle || e.Message != tc.want) {
+					t.Errorf("%v", err)
+				}
+				if took := time.Since(start); took != tc.took {
+					t.Errorf("took %v, want %v", took, tc.took)
+				}
+			})
+		})
+	}
 }
 
 func TestCancel(t *testing.T) {

@@ -45,7 +45,6 @@ type eventReader struct {
 	data    []byte
 	hasData bool
 	read    int64
-	afterCR bool
 }
 
 func newEventReader(src io.Reader, onContent func(), onError func([]byte) error) *eventReader {
