@@ -317,7 +317,7 @@ func TestStopInTheQueue(t *testing.T) {
 	d.holdPlace = true
 	d.put("a", "input.txt", "go")
 	d.start("a", nil)
-	d.state("a", taskdir.Queued, "")
+	d.until("session 1", func() bool { return d.status("a").Session == 1 })
 	d.put("a", "_stop", "")
 	d.ended("a", "output.txt")
 	d.state("a", taskdir.AwaitingReply, round.Stopped)
