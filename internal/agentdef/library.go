@@ -5,16 +5,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/gasupervisor/gasupervisor/internal/filecache"
 	"github.com/gasupervisor/gasupervisor/internal/frontmatter"
 )
 
@@ -60,11 +59,8 @@ type Snapshot struct {
 func (s *Snapshot) Lookup(name string) (Definition, error) { return s.Registry.Lookup(name) }
 
 // Load reads all agent files. It blocks for the disk only. What is wrong with a
-// file is in the Snapshot; the error is General's being invalid.
-func (s Sources) Load() (*Snapshot, error) {
-	if err := s.General.Validate(); err != nil {
-		return nil, err
-	}
+// file is in the Snapshot.
+func (s Sources) Load() *Snapshot {
 	out := &Snapshot{LoadedAt: time.Now()}
 	defs := map[string]Definition{s.General.Name: s.General.Clone()}
 	broken := map[string]error{}
@@ -104,7 +100,7 @@ func (s Sources) Load() (*Snapshot, error) {
 	}
 	slices.SortFunc(out.Agents, func(a, b Agent) int { return strings.Compare(a.Name, b.Name) })
 	out.Registry = &Registry{defs: defs, broken: broken}
-	return out, nil
+	return out
 }
 
 // errNoAgent is a file among agent files that is none.
@@ -112,7 +108,7 @@ var errNoAgent = errors.New("no agent file")
 
 // loadFile reads one file. The error is errNoAgent or a *FileError.
 func loadFile(path string, o Options) (Agent, error) {
-	data, err := readRegular(path)
+	data, err := frontmatter.ReadFile(path)
 	if err != nil {
 		return Agent{}, &FileError{Path: path, Problem: err.Error(), Err: err}
 	}
@@ -125,24 +121,6 @@ func loadFile(path string, o Options) (Agent, error) {
 	}
 	sum := sha256.Sum256(data)
 	return Agent{Definition: d, Warnings: warnings, SHA256: hex.EncodeToString(sum[:])}, nil
-}
-
-// readRegular reads a file that is one, so that a pipe among agent files keeps
-// nobody waiting.
-func readRegular(path string) ([]byte, error) {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, errors.New("is not a regular file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, frontmatter.MaxFile+1))
 }
 
 // files are the paths of the directory's agent files, sorted; links count.
@@ -163,71 +141,39 @@ func (d Dir) files() ([]string, error) {
 	return paths, nil
 }
 
-// stamp is what tells that files have changed without reading them.
-type stamp struct {
-	text string
-	// newest is the latest time of a change among them. A file that changed just
-	// before it was looked at can change again and show the same time.
-	newest time.Time
-}
-
-func (s Sources) stamp() stamp {
-	var b strings.Builder
-	var st stamp
-	note := func(path string) {
-		fi, err := os.Stat(path)
-		if err != nil {
-			fmt.Fprintf(&b, "%s: %v\n", path, err)
-			return
-		}
-		fmt.Fprintf(&b, "%s %d %d %v\n", path, fi.Size(), fi.ModTime().UnixNano(), fi.Mode())
-		if fi.ModTime().After(st.newest) {
-			st.newest = fi.ModTime()
-		}
-	}
+// paths are all directories and files that agents are made of.
+func (s Sources) paths() []string {
+	var paths []string
 	for _, dir := range s.Dirs {
-		paths, err := dir.files()
-		if err != nil {
-			fmt.Fprintf(&b, "%s: %v\n", dir.Path, err)
-		}
-		for _, p := range paths {
-			note(p)
-		}
+		files, _ := dir.files() // what is wrong shows when they are read
+		paths = append(append(paths, dir.Path), files...)
 	}
-	st.text = b.String()
-	return st
+	return paths
 }
-
-// sameTick is how long two changes of a file may be apart and show the same time,
-// on the coarsest of file systems.
-const sameTick = 2 * time.Second
 
 // Library is the agents of files as they are now. It may be used by many goroutines
 // at once.
 type Library struct {
-	sources Sources
-	changed func(before, now *Snapshot)
-
-	mu   sync.Mutex
-	snap *Snapshot
-	seen stamp
-	// looked is when the files were last looked at, and cost how long that took.
-	looked time.Time
-	cost   time.Duration
+	cache *filecache.Cache[*Snapshot]
 }
 
 // NewLibrary reads the agents. changed, where it is not nil, is called whenever
 // they are found to have changed, by the goroutine whose Lookup found it; before is
 // nil the first time. It must not call the Library.
 func NewLibrary(s Sources, changed func(before, now *Snapshot)) (*Library, error) {
-	l := &Library{sources: s, changed: changed, seen: s.stamp(), looked: time.Now()}
-	var err error
-	if l.snap, err = s.Load(); err != nil {
+	if err := s.General.Validate(); err != nil {
 		return nil, err
 	}
-	if changed != nil {
-		changed(nil, l.snap)
+	if changed == nil {
+		changed = func(before, now *Snapshot) {}
 	}
+	cache := filecache.New(s.paths, s.Load, func(before, now *Snapshot) {
+		if len(Diff(before.Record(), now.Record())) > 0 {
+			changed(before, now)
+		}
+	})
+	l := &Library{cache}
+	changed(nil, l.Snapshot())
 	return l, nil
 }
 
@@ -236,39 +182,7 @@ func NewLibrary(s Sources, changed func(before, now *Snapshot)) (*Library, error
 func (l *Library) Lookup(name string) (Definition, error) { return l.Snapshot().Lookup(name) }
 
 // Snapshot returns what there is now.
-func (l *Library) Snapshot() *Snapshot {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	// Many sessions that start together share a look: looking takes at most a
-	// twentieth of the time.
-	if begun := time.Now(); begun.Sub(l.looked) >= 20*l.cost || begun.Before(l.looked) {
-		l.look(begun)
-		l.looked = time.Now()
-		l.cost = min(l.looked.Sub(begun), time.Second)
-	}
-	return l.snap
-}
-
-func (l *Library) look(now time.Time) {
-	st := l.sources.stamp()
-	if st.text == l.seen.text && l.snap.LoadedAt.Sub(st.newest) > sameTick {
-		return
-	}
-	next, err := l.sources.Load()
-	if err != nil {
-		return // General does not change
-	}
-	before := l.snap
-	l.seen = st
-	if len(Diff(before.Record(), next.Record())) == 0 {
-		// The same files, read later: from now on their times can be trusted.
-		before = nil
-	}
-	l.snap = next
-	if before != nil && l.changed != nil {
-		l.changed(before, next)
-	}
-}
+func (l *Library) Snapshot() *Snapshot { return l.cache.Get() }
 
 // Record is what is kept of a Snapshot to say later what changed.
 type Record struct {

@@ -48,11 +48,7 @@ func (w world) sources() Sources {
 
 func (w world) load() *Snapshot {
 	w.t.Helper()
-	s, err := w.sources().Load()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return s
+	return w.sources().Load()
 }
 
 func TestLoad(t *testing.T) {
@@ -143,8 +139,15 @@ func TestLibraryFollowsFiles(t *testing.T) {
 	}
 	want := func(name, prompt string) {
 		t.Helper()
-		l.cost = 0
-		d, err := l.Lookup(name)
+		var d Definition
+		var err error
+		// Looks that follow at once are shared.
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+			d, err = l.Lookup(name)
+			if d.Prompt == prompt && (err == nil) == (prompt != "") {
+				return
+			}
+		}
 		if prompt == "" && err == nil || prompt != "" && d.Prompt != prompt {
 			t.Fatalf("%s: %q, %v; want %q", name, d.Prompt, err, prompt)
 		}
@@ -256,7 +259,6 @@ func BenchmarkLookupUnchanged(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		l.cost = 0
 		if _, err := l.Lookup("a1"); err != nil {
 			b.Fatal(err)
 		}

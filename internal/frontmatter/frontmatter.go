@@ -23,6 +23,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -136,6 +138,24 @@ func Parse(data []byte, o Options) (*Document, error) {
 		return whole, nil
 	}
 	return d, nil
+}
+
+// ReadFile reads a file for Parse: a regular one, so that a pipe among others keeps
+// nobody waiting, and a little more than MaxFile at most.
+func ReadFile(path string) ([]byte, error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, errors.New("is not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxFile+1))
 }
 
 // plainText returns the text without a byte order mark, or what keeps it from
