@@ -191,18 +191,20 @@ func (d *Dir) WriteStatus(s *Status, sync bool) error {
 }
 
 // ReadStatus reads status.json in the directory of a task. fs.ErrNotExist says
-// that there is none.
+// that there is none, a *RefusedError that something else has its name.
 func ReadStatus(dir string) (*Status, error) {
 	path := filepath.Join(dir, StatusFile)
-	f, err := os.Open(path)
+	h, err := openRoot(dir)
 	if err != nil {
 		return nil, pathError("read", path, err)
+	}
+	d := &Dir{path: dir, h: h}
+	defer d.Close()
+	f, in, err := d.open(StatusFile, os.O_RDONLY)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
-	in, err := statFile(f)
-	if err != nil {
-		return nil, pathError("read", path, err)
-	}
 	data, err := readBounded(f, in.Stat, MaxMessage)
 	if err != nil {
 		return nil, err
