@@ -1,6 +1,7 @@
 package taskdir
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +15,8 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/round"
 )
 
-// keysOf lists the keys of a JSON object in their order, those of objects in it too.
+// keysOf lists the keys of a JSON object in their order, those of objects in it
+// too, each once.
 func keysOf(t *testing.T, data []byte) []string {
 	t.Helper()
 	dec := json.NewDecoder(strings.NewReader(string(data)))
@@ -33,7 +35,9 @@ func keysOf(t *testing.T, data []byte) []string {
 				if err != nil {
 					t.Fatal(err)
 				}
-				keys = append(keys, prefix+key.(string))
+				if k := prefix + key.(string); !slices.Contains(keys, k) {
+					keys = append(keys, k)
+				}
 				walk(prefix + key.(string) + ".")
 			}
 		case '[':
@@ -60,11 +64,19 @@ const statusKeys = "task session state reason round turn agent llm model started
 
 func TestStatusKeys(t *testing.T) {
 	s := NewStatus("x")
-	s.Error = &round.Failure{Kind: "auth", Message: "no key"}
+	s.Error = &round.Failure{Kind: "auth", Message: `no "key", {a: [b]}\\`}
 	s.AddMessage(Message{File: "input.txt"})
+	s.AddMessage(Message{File: "reply.txt"})
 	data, err := s.Encode()
 	if err != nil {
 		t.Fatal(err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, data); err != nil {
+		t.Fatal(err)
+	}
+	if want, err := marshal(s); err != nil || !bytes.Equal(compact.Bytes(), want) {
+		t.Errorf("laid out it says %s, not %s", compact.Bytes(), want)
 	}
 	if got := keysOf(t, data); !slices.Equal(got, strings.Fields(statusKeys)) {
 		t.Errorf("got  %q\nwant %q", got, strings.Fields(statusKeys))
@@ -120,7 +132,7 @@ func TestStatusRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := read(t, d, StatusFile)
-	for _, want := range []string{`"started_at": "2026-01-02T02:04:05.678Z"`, `"result": "a < b & c [ROUND END]"`, `"context_percent": 12.3`} {
+	for _, want := range []string{`"started_at": "2026-01-02T02:04:05.678Z"`, `"result": "a < b & c [ROUND END]"`, `"context_percent":12.3`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not in %s", want, text)
 		}
