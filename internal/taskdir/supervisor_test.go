@@ -22,7 +22,7 @@ func TestSupervisorFiles(t *testing.T) {
 			t.Errorf("no such task: %v", err)
 		}
 	}
-	if err := errors.Join(WriteContext(temp, name, []byte("{}")), WriteForkHistory(temp, name, []byte("[]")), WriteInput(temp, name, "do it")); err != nil {
+	if err := errors.Join(WriteContext(temp, name, []byte("{}")), WriteHistory(temp, name, []byte("[]")), WriteInput(temp, name, "do it")); err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range []error{WriteInput(temp, name, ""), WriteReply(temp, name, "")} {
