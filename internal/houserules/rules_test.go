@@ -20,6 +20,8 @@ func layers() []row {
 			why:   "it moves sessions about, and knows neither files nor models"},
 		{pkg: "session", may: []string{"internal/round", "internal/taskdir", "internal/journal", "internal/history", "internal/llm", "plan"},
 			why: "a round is run by whoever is given as session.Runner, here or one day on another machine"},
+		{pkg: "internal/retention", may: []string{"internal/taskdir", "internal/journal", "internal/atomicfile"},
+			why: "it packs directories that no session uses any more"},
 		{pkg: "internal/agent", may: []string{"internal/round", "internal/llm", "internal/tool", "internal/agentdef", "internal/history", "plan"},
 			tests: []string{"internal/llm/llmtest", "internal/llm/openai"},
 			why:   "the turn loop gets its input as values and its tools as a set, and touches no task directory"},
@@ -101,6 +103,7 @@ func calls() []use {
 		"internal/atomicfile", // replaces files
 		"internal/taskdir",    // taking a message, putting aside and archiving are renames, of other programs' files
 		"session",             // the journal of an ended session gets another name, nothing is replaced
+		"internal/retention",  // a task to be packed is put out of sight first
 		command + "/rm.go",    // a task to be removed is put out of sight first
 	}
 	why := "a file that others read is replaced by internal/atomicfile alone, which syncs file and directory in the right order"
