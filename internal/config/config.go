@@ -245,6 +245,7 @@ func Default() Config {
 			CommandTimeoutMax: 30 * time.Minute,
 			IdleTimeout:       5 * time.Minute,
 			Retries:           5,
+			MaxDepth:          1,
 			ModelAlias:        map[string]string{"sonnet": "inherit", "opus": "inherit", "haiku": "inherit"},
 		},
 		Sandbox: Sandbox{Mode: SandboxOff, Share: true, Toolchains: true},
