@@ -47,7 +47,7 @@ func TestThreeRoundsByHand(t *testing.T) {
 	if st.Reason != "completed" || st.Round != 2 || st.Session != 1 || st.Result != "It is Ada's." || st.Usage.Requests != 4 {
 		t.Errorf("status says reason %q, round %d, session %d, result %q, %d requests", st.Reason, st.Round, st.Session, st.Result, st.Usage.Requests)
 	}
-	if len(st.Messages) != 3 || st.Messages[2].File != "reply.txt" || st.Messages[2].Round != 2 {
+	if len(st.Messages) != 3 || st.Messages[2].File != "reply.txt" || st.Messages[2].Outcome != "opened round 2" {
 		t.Errorf("receipts: %+v", st.Messages)
 	}
 	if _, err := os.Stat(d.task("audit", "reply.txt")); !os.IsNotExist(err) {

@@ -127,7 +127,9 @@ func (d *daemon) start() {
 		return strings.Count(d.log(), "gasupervisor starts") > before || !d.runs()
 	})
 	if !d.runs() {
-		d.t.Fatalf("the daemon ended at once: %v", <-d.ended)
+		err := <-d.ended
+		d.ended = nil
+		d.t.Fatalf("the daemon ended at once: %v", err)
 	}
 }
 
@@ -187,7 +189,7 @@ func (d *daemon) kill() {
 
 // finish ends the daemon with the test, and shows its log where something is wrong.
 func (d *daemon) finish() {
-	if d.ended != nil {
+	if d.runs() {
 		d.stop()
 	}
 	log := d.log()

@@ -133,8 +133,8 @@ func TestStopWhileTheModelIsSilent(t *testing.T) {
 
 func TestSilentModelIsAskedAgain(t *testing.T) {
 	t.Parallel()
-	d := start(t, llmtest.Queue(llmtest.Text("half an answer, and then").Stall(), llmtest.Done("whole")),
-		"GASUPERVISOR_AGENT_IDLE_TIMEOUT=300ms")
+	d := start(t, llmtest.Queue(llmtest.Text("half an answer, and then nothing more").StallAfter(2), llmtest.Done("whole")),
+		"GASUPERVISOR_AGENT_IDLE_TIMEOUT=1s")
 	d.begin("a", "begin")
 	wants(t, "output.txt", d.output("a", 0), "half an answer", "[answer interrupted, asked again]", "whole")
 	if st := d.comes("a", taskdir.AwaitingReply); st.Reason != "completed" || st.Usage.Requests != 2 {
