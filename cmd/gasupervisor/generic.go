@@ -236,8 +236,7 @@ func (a *app) attend(ctx context.Context, tempDir, name string) error {
 	defer stop()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	// The status of a session before this one says nothing about it.
-	seen := false
+	session := 0
 	for {
 		v, err := lookAt(tempDir, name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -246,9 +245,12 @@ func (a *app) attend(ctx context.Context, tempDir, name string) error {
 		if err != nil {
 			return err
 		}
-		if v.Status != nil {
-			seen = seen || v.Status.State != taskdir.Ended || v.sight.Input == nil || !v.sight.Input.Mtime.After(v.Status.UpdatedAt.Time)
-			if seen && v.Status.State == taskdir.Ended {
+		// The status of a session before this one says nothing about it.
+		if st := v.Status; st != nil && (session > 0 || v.sight.Input == nil || !v.sight.Input.Mtime.After(st.UpdatedAt.Time)) {
+			if session == 0 {
+				session = st.Session
+			}
+			if st.State == taskdir.Ended || st.Session != session {
 				return nil
 			}
 		}

@@ -37,11 +37,12 @@ type Config struct {
 	// always at least one.
 	LLMs []LLM `toml:"llm"`
 
-	Agent   Agent   `toml:"agent"`
-	Limits  Limits  `toml:"limits"`
-	Sandbox Sandbox `toml:"sandbox"`
-	Log     Log     `toml:"log"`
-	Web     Web     `toml:"web"`
+	Agent     Agent     `toml:"agent"`
+	Limits    Limits    `toml:"limits"`
+	Sandbox   Sandbox   `toml:"sandbox"`
+	Retention Retention `toml:"retention"`
+	Log       Log       `toml:"log"`
+	Web       Web       `toml:"web"`
 }
 
 // LLM is one [[llm]] entry: a model at an address.
@@ -136,6 +137,12 @@ const (
 type Limits struct {
 	CostPerDay   float64 `toml:"cost_per_day" eg:"5.0"`
 	TasksPerHour int     `toml:"tasks_per_hour" eg:"100"`
+}
+
+// Retention says what becomes of tasks that are over.
+type Retention struct {
+	// ArchiveAfter is how long after its session ended a task is packed away; 0 is never.
+	ArchiveAfter time.Duration `toml:"archive_after" eg:"\"720h\""`
 }
 
 // Sandbox says what agents may read, write and reach.

@@ -23,6 +23,7 @@ func (c *Config) Validate() error {
 	}
 	v.agent(c)
 	v.limits(c)
+	v.retention(c)
 	v.sandbox(c)
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
@@ -234,6 +235,12 @@ func (v *validator) limits(c *Config) {
 					fmt.Sprintf("give %s.price = { input = ..., cached = ..., output = ... }, or take the limit out", index("llm", i)))
 			}
 		}
+	}
+}
+
+func (v *validator) retention(c *Config) {
+	if c.Retention.ArchiveAfter != 0 {
+		v.duration("retention.archive_after", c.Retention.ArchiveAfter, time.Minute, 100*365*day)
 	}
 }
 

@@ -28,16 +28,9 @@ import (
 // Mark is the environment variable by which the processes of a call are found.
 const Mark = "GASUPERVISOR_CALL"
 
-// Bounds within which Run gives up waiting for what cannot be killed or read.
-const (
-	// linger is how long what holds the output open may go on printing after the
-	// shell has ended: a process substitution ends a moment after it.
-	linger = 50 * time.Millisecond
-	// killPatience is how long processes may take to die of SIGKILL.
-	killPatience = 3 * time.Second
-	// drainPatience is how long the output may stay open when all are dead.
-	drainPatience = 250 * time.Millisecond
-)
+// drainPatience is how long the output may stay open when all who could be killed
+// are dead.
+const drainPatience = 250 * time.Millisecond
 
 // DefaultOutputCap is how many bytes of output are kept where none is asked for.
 const DefaultOutputCap = 32 << 10

@@ -15,6 +15,14 @@ import (
 	"time"
 )
 
+const (
+	// linger is how long what holds the output open may go on printing after the
+	// shell has ended: a process substitution ends a moment after it.
+	linger = 50 * time.Millisecond
+	// killPatience is how long processes may take to die of SIGKILL.
+	killPatience = 3 * time.Second
+)
+
 // Run runs c and blocks until it is over, all of it is dead and its output is
 // read. When ctx ends it kills the command at once. An error means that it was
 // not started. It may be called by many goroutines at once.

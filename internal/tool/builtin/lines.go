@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
-	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/text/transform"
 )
@@ -22,8 +22,13 @@ type text struct {
 
 // openText looks at the beginning of f and gets ready to read it.
 func openText(f *os.File) (*text, error) {
-	raw := bufio.NewReaderSize(f, sniffSize)
-	head, err := raw.Peek(sniffSize)
+	size := sniffSize
+	if fi, err := f.Stat(); err == nil {
+		// A little more than there is, so that the end is seen.
+		size = int(min(sniffSize, max(fi.Size(), 0)+4096))
+	}
+	raw := bufio.NewReaderSize(f, size)
+	head, err := raw.Peek(size)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -40,7 +45,7 @@ func openText(f *os.File) (*text, error) {
 // next returns the next line without its end, at most most bytes of it, and how
 // many bytes were left out. The error is io.EOF after the last line. The line is
 // valid until the next call.
-func (t *text) next(most int) (line string, cut int, err error) {
+func (t *text) next(most int) (line []byte, cut int, err error) {
 	t.line = t.line[:0]
 	some := false
 	for {
@@ -58,9 +63,12 @@ func (t *text) next(most int) (line string, cut int, err error) {
 			if cut == 0 {
 				t.line = bytes.TrimSuffix(t.line, []byte("\r"))
 			}
-			return strings.ToValidUTF8(string(t.line), "�"), cut, nil
+			if !utf8.Valid(t.line) {
+				t.line = bytes.ToValidUTF8(t.line, []byte("�"))
+			}
+			return t.line, cut, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
-			return "", 0, err
+			return nil, 0, err
 		}
 	}
 }

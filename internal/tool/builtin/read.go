@@ -79,7 +79,7 @@ func (e Env) read(ctx context.Context, path string, start, count int) tool.Resul
 		if full || lines+1 < start || lines-start+1 >= count {
 			err = t.skip()
 		} else {
-			var line string
+			var line []byte
 			var cut int
 			line, cut, err = t.next(room)
 			switch {
@@ -87,7 +87,7 @@ func (e Env) read(ctx context.Context, path string, start, count int) tool.Resul
 			case body.Len() > 0 && body.Len()+len(line) > room:
 				full = true
 			default:
-				body.WriteString(line)
+				body.Write(line)
 				body.WriteByte('\n')
 				last = lines + 1
 				if cut > 0 {

@@ -135,11 +135,11 @@ func (s *search) file(ctx context.Context, f *os.File, name string) error {
 			return nil
 		}
 		s.longLinesCutOff = s.longLinesCutOff || cut > 0
-		at := s.re.FindStringIndex(line)
+		at := s.re.FindIndex(line)
 		if at == nil {
 			continue
 		}
-		hit := fmt.Sprintf("%s:%d: %s\n", name, n, excerpt(line, at[0], at[1]))
+		hit := fmt.Sprintf("%s:%d: %s\n", name, n, excerpt(string(line), at[0], at[1]))
 		if s.matches >= maxMatches || s.body.Len()+len(hit) > s.room {
 			s.stopped = true
 			return errEnough

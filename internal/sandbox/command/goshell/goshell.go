@@ -70,7 +70,8 @@ func Run(ctx context.Context, s Script) (int, error) {
 		return 0, err
 	}
 	err = runner.Run(ctx, prog)
-	if status, ok := interp.IsExitStatus(err); ok {
+	var status interp.ExitStatus
+	if errors.As(err, &status) {
 		return int(status), nil
 	}
 	if err != nil && ctx.Err() == nil {
@@ -114,7 +115,7 @@ func (s Script) program(ctx context.Context, args []string) error {
 	path, err := interp.LookPathDir(hc.Dir, hc.Env, args[0])
 	if err != nil {
 		fmt.Fprintln(hc.Stderr, err)
-		return interp.NewExitStatus(127)
+		return interp.ExitStatus(127)
 	}
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Args = args
@@ -127,7 +128,7 @@ func (s Script) program(ctx context.Context, args []string) error {
 	cmd.WaitDelay = holdOn
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(hc.Stderr, err)
-		return interp.NewExitStatus(126)
+		return interp.ExitStatus(126)
 	}
 	if s.Started != nil {
 		if err := s.Started(cmd.Process); err != nil {
@@ -142,9 +143,9 @@ func (s Script) program(ctx context.Context, args []string) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &exit) && exit.ExitCode() >= 0:
-		return interp.NewExitStatus(uint8(exit.ExitCode()))
+		return interp.ExitStatus(uint8(exit.ExitCode()))
 	case errors.As(err, &exit):
-		return interp.NewExitStatus(128 + 9)
+		return interp.ExitStatus(128 + 9)
 	case errors.Is(err, exec.ErrWaitDelay):
 		return nil
 	}
