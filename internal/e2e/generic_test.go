@@ -155,6 +155,9 @@ func TestAgentmainInPlaceOfGenericAgents(t *testing.T) {
 			env = append(env, kv)
 		}
 	}
+	if err := os.Remove(d.path("config.toml")); err != nil {
+		t.Fatal(err)
+	}
 	d.env = append(env, "GASUPERVISOR="+binary, "OPENAI_BASE_URL="+d.model.URL, "OPENAI_MODEL=test", "OPENAI_API_KEY=sk-of-this-test")
 	t.Cleanup(func() { d.endDaemonOf(filepath.Join(ga, "state")) })
 
