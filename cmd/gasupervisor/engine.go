@@ -261,7 +261,9 @@ func granted(req agent.ToolRequest) []string {
 	if names == nil {
 		names = builtin.Names()
 	}
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(req.Without, n) })
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		return slices.Contains(req.Without, n) || n == builtin.Task && req.Input.Spawn == nil
+	})
 }
 
 // keyVariables are the environment variables that hold keys, which no command sees.

@@ -1,0 +1,39 @@
+package round
+
+import (
+	"context"
+
+	"github.com/gasupervisor/gasupervisor/internal/llm"
+)
+
+// Job is what a subagent is to do: the first round of a child task.
+type Job struct {
+	// Prompt is its input.
+	Prompt string
+	// Settings stand in for a context.json: agent, LLM, limits, and paths, which
+	// are its parent's.
+	Settings Settings
+	// Prepared and Conversation make a fork: the head of its parent's requests, and
+	// its parent's conversation with every call answered. Nil otherwise.
+	Prepared     *Prepared
+	Conversation []llm.Message
+}
+
+// JobResult is how a subagent came out.
+type JobResult struct {
+	// Task is the child task's name.
+	Task    string
+	Outcome Outcome
+	Spent   llm.Usage
+}
+
+// Spawn runs a subagent and waits for the end of its first round. call and n
+// name it within the round: the call that asked for it and its number there. Asked
+// again for the same, after a restart, it goes on waiting for the child that was
+// started before. When ctx ends the child is stopped, and Spawn returns once it
+// has ended. Several calls may be under way at once; while one is, the round has
+// given its place to others.
+//
+// An error means that there is no child: it could not be started, or the daemon
+// is stopping.
+type Spawn func(ctx context.Context, call string, n int, job Job) (JobResult, error)
