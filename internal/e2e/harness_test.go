@@ -94,7 +94,7 @@ func newPlaceWith(t *testing.T, model *llmtest.Server, overrides ...string) *dae
 	d := &daemon{t: t, dir: dir, model: model}
 	d.env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "TMPDIR=" + os.TempDir(),
-		"GORACE=halt_on_error=1", "GASUPERVISOR_CONFIG=" + filepath.Join(dir, "config.toml"),
+		"GORACE=halt_on_error=1 atexit_sleep_ms=0", "GASUPERVISOR_CONFIG=" + filepath.Join(dir, "config.toml"),
 	}, overrides...)
 	d.write("config.toml", fmt.Sprintf(`temp_dir = "temp"
 state_dir = "state"
