@@ -151,7 +151,7 @@ func (a *app) gaInput(l *config.Loaded, ga gaArgs) error {
 		if err != nil {
 			return usagef("read history: %w", err)
 		}
-		if err := taskdir.WriteForkHistory(tempDir, ga.Task, data); err != nil {
+		if err := taskdir.WriteHistory(tempDir, ga.Task, data); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ const command = "cmd/gasupervisor"
 
 func layers() []row {
 	return []row{
-		{pkg: "internal/supervisor", may: []string{"session", "watcher", "internal/agentdef"},
+		{pkg: "internal/supervisor", may: []string{"session", "watcher", "internal/agentdef", "internal/round"},
 			tests: []string{"internal/taskdir", "internal/round", "internal/llm"},
 			why:   "it moves sessions about, and knows neither files nor models"},
 		{pkg: "session", may: []string{"internal/round", "internal/taskdir", "internal/journal", "internal/history", "internal/llm", "plan"},
