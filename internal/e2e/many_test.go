@@ -56,20 +56,25 @@ func messageText(writer string, i int) string {
 	return fmt.Sprintf("<%s-%d:%d:%s>", writer, i, filling, strings.Repeat("x", filling))
 }
 
-// writers are the ways in which messages are written. Each writes one message to
-// the file.
-var writers = map[string]func(t *testing.T, d *daemon, file, text string){
+// writer is a way in which messages are written: n of them, each by one call of
+// write.
+type writer struct {
+	n     int
+	write func(t *testing.T, d *daemon, file, text string)
+}
+
+var writers = map[string]writer{
 	// A supervisor that writes with `>` writes over what it wrote, so it waits until
-	// that is taken.
-	"overwrite": func(t *testing.T, d *daemon, file, text string) {
+	// that is taken: a round for each.
+	"overwrite": {60, func(t *testing.T, d *daemon, file, text string) {
 		d.until(file+" is taken", func() bool { _, err := os.Lstat(file); return os.IsNotExist(err) })
 		slowly(t, file, time.Millisecond, text, "\n")
-	},
-	"append": func(t *testing.T, d *daemon, file, text string) {
+	}},
+	"append": {190, func(t *testing.T, d *daemon, file, text string) {
 		appendTo(t, file, text+"\n")
-	},
+	}},
 	// One handle, in pieces: half a message stands in the file for a while.
-	"chunks": func(t *testing.T, d *daemon, file, text string) {
+	"chunks": {190, func(t *testing.T, d *daemon, file, text string) {
 		f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			t.Error(err)
@@ -85,8 +90,8 @@ var writers = map[string]func(t *testing.T, d *daemon, file, text string){
 				time.Sleep(time.Duration(rand.IntN(8)) * time.Millisecond)
 			}
 		}
-	},
-	"rename": func(t *testing.T, d *daemon, file, text string) {
+	}},
+	"rename": {60, func(t *testing.T, d *daemon, file, text string) {
 		d.until(file+" is taken", func() bool { _, err := os.Lstat(file); return os.IsNotExist(err) })
 		temp := strings.Replace(file, "/reply.txt", "/.reply.tmp", 1)
 		temp = strings.Replace(temp, "/_intervene", "/.intervene.tmp", 1)
@@ -94,37 +99,37 @@ var writers = map[string]func(t *testing.T, d *daemon, file, text string){
 		if err := os.Rename(temp, file); err != nil {
 			t.Error(err)
 		}
-	},
+	}},
 }
 
 // A thousand slow and half writes of replies and interventions: none is lost, none
 // arrives twice, none in part, and each writer's arrive in their order.
 func TestAThousandMessages(t *testing.T) {
 	t.Parallel()
-	const each = 125
 	d := start(t, done, "GASUPERVISOR_REPLY_TIMEOUT=1h")
 	var writing sync.WaitGroup
 	var tasks []string
-	for way, write := range writers {
+	for way, by := range writers {
 		for _, file := range []string{"reply.txt", "_intervene"} {
 			name := way + " " + file
 			tasks = append(tasks, name)
 			d.begin(name, "begin "+name)
 			d.output(name, 0)
 			writing.Go(func() {
-				for i := range each {
-					write(t, d, d.task(name, file), messageText(way, i))
+				for i := range by.n {
+					by.write(t, d, d.task(name, file), messageText(way, i))
 				}
 			})
 		}
 	}
 	writing.Wait()
 	for _, name := range tasks {
+		way, _, _ := strings.Cut(name, " ")
+		each := writers[way].n
 		var newest *llmtest.Request
 		d.until("the last message for "+name+" arrives", func() bool {
 			of := d.requests("begin " + name)
 			newest = of[len(of)-1]
-			way, _, _ := strings.Cut(name, " ")
 			return newest.Has(fmt.Sprintf("<%s-%d:", way, each-1))
 		})
 		next := 0
