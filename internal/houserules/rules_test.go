@@ -113,7 +113,7 @@ func calls() []use {
 		{"log.Fatal", nil, exit}, {"log.Fatalf", nil, exit}, {"log.Fatalln", nil, exit},
 		{"os.Rename", renames, why}, {".Rename", renames, why}, {".Renameat", renames, why}, {".Renameat2", renames, why},
 		{".RenameatxNp", renames, why}, {".MoveFileEx", renames, why},
-		{"os.WriteFile", nil, "a reader could see half a file: use internal/atomicfile"},
+		{"os.WriteFile", []string{command + "/demo.go"}, "a reader could see half a file: use internal/atomicfile (the demo writes as a shell does)"},
 	}
 }
 
