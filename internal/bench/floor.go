@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -49,22 +50,23 @@ func (f *floor) close() {
 	<-f.served
 }
 
-// work is what one measurement of the floor does: commits of so many bytes each,
-// to a new journal or one that is there, and a request.
+// work is what one measurement of the floor does: a commit of so many bytes to a
+// new journal or one that is there, and a request.
 type work struct {
-	newJournal bool
-	commits    []int
-	request    int
+	newJournal      bool
+	commit, request int
 }
 
-// firstInput is a session's first round: a journal that is made, the input in it,
-// and the first message before it is sent; with the tools' descriptions the
-// request has about 12 KB.
-var firstInput = work{newJournal: true, commits: []int{600, 6000}, request: 12_000}
+// What stands in every request: the system prompt and the tools' descriptions.
+const head = 10_000
+
+// firstInput is a session's first round: a new journal with what the session
+// begins with and its input.
+var firstInput = work{newJournal: true, commit: head + 500, request: head + 500}
 
 // reply is a further round of a conversation of so many bytes.
 func reply(conversation int) work {
-	return work{commits: []int{500, 500}, request: 12_000 + conversation}
+	return work{commit: 600, request: head + conversation}
 }
 
 func (f *floor) measure(ctx context.Context, n int, w work) (sample, error) {
@@ -111,21 +113,14 @@ func (f *floor) commit(path string, w work) error {
 		return err
 	}
 	defer file.Close()
-	for i, size := range w.commits {
-		if _, err := file.Write(bytes.Repeat([]byte{'x'}, size)); err != nil {
-			return err
-		}
-		if err := datasync(file); err != nil {
-			return err
-		}
-		if i > 0 || !w.newJournal {
-			continue
-		}
-		for _, dir := range []string{filepath.Dir(path), f.dir} {
-			if err := syncDir(dir); err != nil {
-				return err
-			}
-		}
+	if _, err := file.Write(bytes.Repeat([]byte{'x'}, w.commit)); err != nil {
+		return err
+	}
+	if err := datasync(file); err != nil {
+		return err
+	}
+	if w.newJournal {
+		return errors.Join(syncDir(filepath.Dir(path)), syncDir(f.dir))
 	}
 	return nil
 }
