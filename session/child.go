@@ -65,38 +65,43 @@ type (
 
 // spawner makes a round's Spawn. Its calls run in the runner's goroutines.
 func (s *Session) spawner(begins chan<- spawnRequest, ends chan<- spawnEnd) round.Spawn {
-	return func(ctx context.Context, call string, n int, job round.Job) (round.JobResult, error) {
+	return func(ctx context.Context, call string, n int, job round.Job) (func() (round.JobResult, error), error) {
 		reply := make(chan spawnReply, 1)
 		select {
 		case begins <- spawnRequest{call, n, job, reply}:
 		case <-ctx.Done():
-			return round.JobResult{}, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 		begun := <-reply
 		if begun.err != nil {
-			return round.JobResult{}, begun.err
+			return nil, begun.err
 		}
-		s.cfg.Children.Await(ctx, begun.child)
-		result, err := FirstResult(s.cfg.StateDir, begun.child)
-		end := spawnEnd{call: call, n: n, child: begun.child}
-		if err == nil {
-			end.result = &result
-		}
-		regained := make(chan struct{})
-		end.regains = regained
-		select {
-		case ends <- end:
-			select {
-			case <-regained:
-			case <-ctx.Done():
-			}
-		case <-ctx.Done():
-			if cause := context.Cause(ctx); err != nil || silent(cause) {
-				return round.JobResult{}, cause
-			}
-		}
-		return result, err
+		return func() (round.JobResult, error) { return s.await(ctx, ends, call, n, begun.child) }, nil
 	}
+}
+
+// await waits for a child's result and for the round's place. It runs in the
+// runner's goroutines.
+func (s *Session) await(ctx context.Context, ends chan<- spawnEnd, call string, n int, child string) (round.JobResult, error) {
+	s.cfg.Children.Await(ctx, child)
+	result, err := FirstResult(s.cfg.StateDir, child)
+	regained := make(chan struct{})
+	end := spawnEnd{call: call, n: n, child: child, regains: regained}
+	if err == nil {
+		end.result = &result
+	}
+	select {
+	case ends <- end:
+		select {
+		case <-regained:
+		case <-ctx.Done():
+		}
+	case <-ctx.Done():
+		if cause := context.Cause(ctx); err != nil || silent(cause) {
+			return round.JobResult{}, cause
+		}
+	}
+	return result, err
 }
 
 // silent reports whether a runner records nothing more after this cause.

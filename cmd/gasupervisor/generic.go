@@ -130,7 +130,7 @@ func (a *app) gaTask(ctx context.Context, ga gaArgs) error {
 func (a *app) gaInput(l *config.Loaded, ga gaArgs) error {
 	tempDir := l.Config.TempDir
 	path := filepath.Join(taskdir.TaskPath(tempDir, ga.Task), taskdir.InputFile)
-	input, err := os.Lstat(path)
+	input, err := os.ReadFile(path)
 	if ga.Input == "" && errors.Is(err, fs.ErrNotExist) {
 		return usagef("task %q has no input.txt; write it first, or give --input", ga.Task)
 	}
@@ -158,11 +158,12 @@ func (a *app) gaInput(l *config.Loaded, ga gaArgs) error {
 	if ga.Input != "" {
 		return taskdir.WriteInput(tempDir, ga.Task, ga.Input)
 	}
-	// Started again on an input that was done with: GenericAgent does it again.
-	if st, err := taskdir.ReadStatus(taskdir.TaskPath(tempDir, ga.Task)); err == nil &&
-		st.State == taskdir.Ended && input != nil && !input.ModTime().After(st.UpdatedAt.Time) {
-		now := time.Now()
-		return os.Chtimes(path, now, now)
+	// Started again on an input that was done with: GenericAgent does it again, and
+	// what is written again is a new input.
+	v, err := lookAt(tempDir, ga.Task)
+	if err == nil && v.Status != nil && v.Status.State == taskdir.Ended && v.Settled {
+		text, _ := taskdir.Decode(input)
+		return taskdir.WriteInput(tempDir, ga.Task, text)
 	}
 	return nil
 }

@@ -27,16 +27,24 @@ func (s *state) delegate(ctx context.Context, call string, d tool.Delegation) to
 	if err != nil {
 		return tool.Failure("%s: %v", taskTool, err)
 	}
+	return s.sendOut(ctx, call, d, job)
+}
+
+// sendOut starts a subagent for each prompt, in their order, and waits for them.
+func (s *state) sendOut(ctx context.Context, call string, d tool.Delegation, job round.Job) tool.Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	children := make([]child, len(d.Prompts))
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	for n, prompt := range d.Prompts {
+		job.Prompt = prompt
+		wait, err := s.in.Spawn(ctx, call, n, job)
+		if err != nil {
+			wait = func() (round.JobResult, error) { return round.JobResult{}, err }
+		}
 		running.Go(func() {
-			j := job
-			j.Prompt = prompt
-			r, err := s.in.Spawn(ctx, call, n, j)
+			r, err := wait()
 			mu.Lock()
 			defer mu.Unlock()
 			children[n] = child{r, err}

@@ -49,6 +49,8 @@ func layers() []row {
 		{pkg: "internal/lock", why: leaf},
 		{pkg: "internal/service", why: leaf},
 		{pkg: "internal/houserules", why: leaf},
+		{pkg: "internal/e2e", tests: []string{"internal/taskdir", "internal/lock", "internal/history", "internal/llm", "internal/llm/llmtest"},
+			why: "it knows the program by its front door, and what stands in the files that it reads there"},
 		{pkg: "plan", why: leaf},
 		{pkg: "watcher", why: "it turns file events into looks, and knows neither models nor the protocol's names"},
 		{pkg: "", why: "it holds config.toml for the command"},
@@ -113,7 +115,7 @@ func calls() []use {
 		{"log.Fatal", nil, exit}, {"log.Fatalf", nil, exit}, {"log.Fatalln", nil, exit},
 		{"os.Rename", renames, why}, {".Rename", renames, why}, {".Renameat", renames, why}, {".Renameat2", renames, why},
 		{".RenameatxNp", renames, why}, {".MoveFileEx", renames, why},
-		{"os.WriteFile", nil, "a reader could see half a file: use internal/atomicfile"},
+		{"os.WriteFile", []string{command + "/demo.go"}, "a reader could see half a file: use internal/atomicfile (the demo writes as a shell does)"},
 	}
 }
 
