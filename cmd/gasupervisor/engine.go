@@ -64,7 +64,8 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 		Log:    log,
 	})
 	sup := supervisor.New(supervisor.Config{
-		Session:     session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout},
+		Session: session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout,
+			Children: session.Children{MaxDepth: c.Agent.MaxDepth}},
 		MaxRunning:  c.MaxRunning,
 		StopTimeout: c.StopTimeout,
 		Log:         log,
@@ -238,6 +239,7 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		WorkDir:    policy.WorkDir,
 		WritePlan:  in.WritePlan,
 		SetKeyInfo: req.SetKeyInfo,
+		Delegate:   req.Delegate,
 		Command: builtin.CommandConfig{
 			Env:            command.Environ(b.environ, b.config.Sandbox.Env, keyVariables(b.config)),
 			DefaultTimeout: b.config.Agent.CommandTimeout,
@@ -284,7 +286,7 @@ func byOrder(order []string) func(a, b tool.Tool) int {
 // it has from the start.
 func (b *toolbox) catalogue(def agentdef.Definition, names []string, skills *skill.Snapshot) string {
 	var parts []string
-	if slices.Contains(names, taskTool) {
+	if slices.Contains(names, builtin.Task) {
 		parts = append(parts, agentdef.Catalogue(b.lib.agents.Snapshot().Definitions()))
 	}
 	if slices.Contains(names, skill.Name) {
@@ -298,9 +300,6 @@ func (b *toolbox) catalogue(def agentdef.Definition, names []string, skills *ski
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "\n\n")
 }
 
-// taskTool is the tool that starts other agents.
-const taskTool = "task"
-
 // granted are the names of the tools that are asked for, less those left out.
 func granted(req agent.ToolRequest, skills *skill.Snapshot) []string {
 	names := req.Names
@@ -311,7 +310,7 @@ func granted(req agent.ToolRequest, skills *skill.Snapshot) []string {
 	// left out where there is nothing to use.
 	useless := len(skills.Skills) == 0 && req.Input.Prepared == nil
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
-		return slices.Contains(req.Without, n) || n == skill.Name && useless
+		return slices.Contains(req.Without, n) || n == builtin.Task && req.Input.Spawn == nil || n == skill.Name && useless
 	})
 }
 

@@ -116,6 +116,7 @@ func (s *state) grantTools(context.Context) *round.Outcome {
 	}
 	set, err := s.cfg.Tools(ToolRequest{
 		Input: s.in, Agent: s.def, Model: s.model.ID, Names: names, Without: s.def.DisallowedTools, SetKeyInfo: s.memory.set,
+		Delegate: s.delegate,
 	})
 	if err != nil {
 		kind := "context"
