@@ -139,15 +139,7 @@ func TestLibraryFollowsFiles(t *testing.T) {
 	}
 	want := func(name, prompt string) {
 		t.Helper()
-		var d Definition
-		var err error
-		// Looks that follow at once are shared.
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-			d, err = l.Lookup(name)
-			if d.Prompt == prompt && (err == nil) == (prompt != "") {
-				return
-			}
-		}
+		d, err := l.Lookup(name)
 		if prompt == "" && err == nil || prompt != "" && d.Prompt != prompt {
 			t.Fatalf("%s: %q, %v; want %q", name, d.Prompt, err, prompt)
 		}

@@ -16,9 +16,6 @@ import (
 // on the coarsest of file systems.
 const sameTick = 2 * time.Second
 
-// share is which part of the time is spent on looking, at most: one in share.
-const share = 20
-
 // Cache is a value made of files. Its methods may be called by many goroutines at
 // once.
 type Cache[T any] struct {
@@ -29,10 +26,8 @@ type Cache[T any] struct {
 	mu    sync.Mutex
 	value T
 	seen  stamp
-	// loaded is when the value was made, looked when the files were last looked at,
-	// and cost how long that took.
+	// loaded is when the value was made, looked when the last look at the files began.
 	loaded, looked time.Time
-	cost           time.Duration
 }
 
 // New makes the value. paths names the files and directories that it is made of,
@@ -48,24 +43,26 @@ func New[T any](paths func() []string, load func() T, changed func(before, now T
 }
 
 // Get returns the value as the files are now. It blocks for the disk only.
-func (c *Cache[T]) Get() T {
+func (c *Cache[T]) Get() T { return c.getFor(time.Now()) }
+
+// getFor is Get for somebody who asked at that time.
+func (c *Cache[T]) getFor(asked time.Time) T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	begun := time.Now()
-	// Those who ask at the same moment share a look.
-	if since := begun.Sub(c.looked); since >= 0 && since < share*c.cost {
+	// Of many who ask at once the first looks, and the second for all the others:
+	// a look that began after one had asked is as good as one's own.
+	if c.looked.After(asked) {
 		return c.value
 	}
+	c.looked = time.Now()
 	st := look(c.paths())
 	if st.text != c.seen.text || c.loaded.Sub(st.newest) <= sameTick {
 		before := c.value
-		c.seen, c.loaded, c.value = st, begun, c.load()
+		c.seen, c.loaded, c.value = st, c.looked, c.load()
 		if c.changed != nil {
 			c.changed(before, c.value)
 		}
 	}
-	c.looked = time.Now()
-	c.cost = min(c.looked.Sub(begun), time.Second/share)
 	return c.value
 }
 

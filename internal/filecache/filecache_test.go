@@ -4,15 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
-
-// always takes away that looks are shared.
-func (c *Cache[T]) always() *Cache[T] {
-	c.cost = 0
-	return c
-}
 
 func TestCache(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
@@ -38,7 +33,7 @@ func TestCache(t *testing.T) {
 	}
 	want := func(value string, n int) {
 		t.Helper()
-		if got := c.always().Get(); got != value || loads != n {
+		if got := c.Get(); got != value || loads != n {
 			t.Fatalf("got %q after %d loads, want %q after %d", got, loads, value, n)
 		}
 	}
@@ -65,15 +60,35 @@ func TestCache(t *testing.T) {
 }
 
 func TestLooksAreShared(t *testing.T) {
-	asked := 0
-	c := New(func() []string { asked++; return nil }, func() int { return 1 }, nil)
-	c.looked, c.cost = time.Now(), time.Hour
-	if c.Get(); asked != 1 {
-		t.Errorf("looked %d times", asked)
+	const callers = 50
+	looks := 0
+	looking, goOn := make(chan struct{}), make(chan struct{})
+	c := New(func() []string {
+		if looks++; looks == 2 {
+			close(looking)
+			<-goOn
+		}
+		return nil
+	}, func() int { return 1 }, nil)
+	var wg sync.WaitGroup
+	wg.Go(func() { c.Get() })
+	<-looking
+	var asked sync.WaitGroup
+	asked.Add(callers)
+	for range callers {
+		wg.Go(func() {
+			now := time.Now()
+			asked.Done()
+			c.getFor(now)
+		})
 	}
-	// A clock that was set back does not keep it from looking.
-	c.looked = time.Now().Add(time.Hour)
-	if c.Get(); asked != 2 {
-		t.Errorf("looked %d times", asked)
+	asked.Wait() // all have asked while the first looks, and before a second look
+	close(goOn)
+	wg.Wait()
+	if looks != 3 {
+		t.Errorf("%d looks for all, want the first one's and one more, besides the one at the start", looks)
+	}
+	if c.Get(); looks != 4 {
+		t.Error("who asks later is not looked for")
 	}
 }

@@ -232,8 +232,9 @@ type Library struct {
 }
 
 // NewLibrary reads the skills in dirs. changed, where it is not nil, is called with
-// every new Snapshot, by the goroutine that asked for one; it must not call the
-// Library.
+// every Snapshot that differs from the one before, by the goroutine that asked for
+// it; it must not call the Library. A skill whose instructions alone changed is the
+// same: they are read when it is used.
 func NewLibrary(dirs []string, changed func(*Snapshot)) *Library {
 	paths := func() []string {
 		var list []string
@@ -247,7 +248,7 @@ func NewLibrary(dirs []string, changed func(*Snapshot)) *Library {
 		return list
 	}
 	told := func(before, now *Snapshot) {
-		if changed != nil {
+		if changed != nil && !same(before, now) {
 			changed(now)
 		}
 	}
@@ -256,3 +257,9 @@ func NewLibrary(dirs []string, changed func(*Snapshot)) *Library {
 
 // Snapshot returns the skills that there are now. It blocks for the disk only.
 func (l *Library) Snapshot() *Snapshot { return l.cache.Get() }
+
+func same(a, b *Snapshot) bool {
+	return slices.EqualFunc(a.Skills, b.Skills, func(x, y Skill) bool {
+		return x.Name == y.Name && x.Description == y.Description && x.Dir == y.Dir && slices.Equal(x.Warnings, y.Warnings)
+	}) && slices.EqualFunc(a.Broken, b.Broken, func(x, y *FileError) bool { return x.Error() == y.Error() })
+}
