@@ -32,6 +32,7 @@ system prompt. A task chooses one with "agent" in context.json or with
 	}
 	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(
+		a.reloadCommand(),
 		&cobra.Command{
 			Use:   "list",
 			Short: "List the agents with the tools that they really have",
