@@ -1,0 +1,134 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/llm"
+)
+
+func tokens(n int64) llm.Amount { return llm.Amount{Tokens: n} }
+
+func TestReserve(t *testing.T) {
+	ctx := context.Background()
+	b := New(tokens(100), tokens(40))
+	first, err := b.Reserve(ctx, tokens(50))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := b.Try(tokens(20)); ok {
+		t.Error("more was set aside than there is")
+	}
+	first(tokens(30))
+	first(tokens(30))
+	if b.Spent() != tokens(70) {
+		t.Errorf("spent %+v", b.Spent())
+	}
+	var spent *SpentError
+	if _, err := b.Reserve(ctx, tokens(31)); !errors.As(err, &spent) || !strings.Contains(err.Error(), "70 of 100 tokens") {
+		t.Errorf("nothing is under way and it does not fit: %v", err)
+	}
+	last, err := b.Reserve(ctx, tokens(30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last(tokens(60)) // more than was set aside
+	if _, err := b.Reserve(ctx, tokens(1)); err == nil {
+		t.Error("an overdrawn budget gives")
+	}
+	if _, err := New(llm.Amount{}, tokens(1<<40)).Reserve(ctx, tokens(1<<40)); err != nil {
+		t.Errorf("no limit: %v", err)
+	}
+}
+
+func TestMoney(t *testing.T) {
+	b := New(llm.Amount{CostUSD: 0.3}, llm.Amount{})
+	for range 3 {
+		s, err := b.Reserve(context.Background(), llm.Amount{Tokens: 1 << 40, CostUSD: 0.1})
+		if err != nil {
+			// 0.1 three times is a little more than 0.3.
+			if b.Spent().CostUSD < 0.2 {
+				t.Fatal(err)
+			}
+			break
+		}
+		s(llm.Amount{CostUSD: 0.1})
+	}
+	if _, err := b.Reserve(context.Background(), llm.Amount{CostUSD: 0.2}); err == nil || !strings.Contains(err.Error(), "of $0.3 are spent") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWaitsForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(tokens(100), llm.Amount{})
+		first, _ := b.Reserve(t.Context(), tokens(80))
+		go func() {
+			time.Sleep(time.Second)
+			first(tokens(10))
+		}()
+		start := time.Now()
+		if _, err := b.Reserve(t.Context(), tokens(90)); err != nil || time.Since(start) != time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("stopped")
+		time.AfterFunc(time.Minute, func() { cancel(cause) })
+		if _, err := b.Reserve(ctx, tokens(90)); !errors.Is(err, cause) {
+			t.Errorf("cancelled: %v", err)
+		}
+	})
+}
+
+func TestOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var day atomic.Int64
+		outer := Of(tokens(100), func() llm.Amount { return tokens(day.Load()) })
+		a, b := New(tokens(60), llm.Amount{}).Over(outer.Reserve), New(tokens(90), llm.Amount{}).Over(outer.Reserve)
+		first, err := a(t.Context(), tokens(60))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, func() { day.Store(5); first(tokens(5)) })
+		second, err := b(t.Context(), tokens(80))
+		if err != nil {
+			t.Fatalf("the day's budget was free again: %v", err)
+		}
+		day.Store(85)
+		second(tokens(80))
+		if _, err := a(t.Context(), tokens(20)); err == nil || !strings.Contains(err.Error(), "85 of 100") {
+			t.Errorf("the day's budget is spent: %v", err)
+		}
+		// What the inner one had set aside for that is free again.
+		if _, err := a(t.Context(), tokens(15)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// However many draw on a budget, it is not overdrawn, and nobody waits for ever.
+func TestMany(t *testing.T) {
+	b := New(tokens(1000), llm.Amount{})
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			for {
+				settle, err := b.Reserve(context.Background(), tokens(7))
+				if err != nil {
+					return
+				}
+				settle(tokens(5))
+			}
+		})
+	}
+	wg.Wait()
+	if got := b.Spent().Tokens; got <= 993 || got > 1000 {
+		t.Errorf("spent %d", got)
+	}
+}
