@@ -22,17 +22,28 @@ import (
 
 // Settle ends a reservation with what was really spent. It is called once; further
 // calls do nothing.
-type Settle func(actual llm.Amount)
+type Settle = func(actual llm.Amount)
 
 // Reserve sets want aside until Settle is called. It blocks as Budget.Reserve does,
 // and has its errors.
-type Reserve func(ctx context.Context, want llm.Amount) (Settle, error)
+type Reserve = func(ctx context.Context, want llm.Amount) (Settle, error)
+
+// Config describes a budget.
+type Config struct {
+	// What is limited, and Hint what to do once that is spent, for those who read of it.
+	What, Hint string
+	// Limit in tokens and in money; 0 is none.
+	Limit llm.Amount
+	// Spent is what is spent already.
+	Spent llm.Amount
+	// Elsewhere, where not nil, keeps the account in place of the budget: it is asked
+	// anew each time, and counts what a request spent before that is settled.
+	Elsewhere func() llm.Amount
+}
 
 // Budget is a limit. It may be used by many goroutines at once.
 type Budget struct {
-	limit llm.Amount
-	// elsewhere, where not nil, knows what is spent in place of spent.
-	elsewhere func() llm.Amount
+	cfg Config
 
 	mu      sync.Mutex
 	spent   llm.Amount
@@ -41,35 +52,32 @@ type Budget struct {
 	settled chan struct{} // closed when something is given back
 }
 
-// New returns a budget of which a part is spent already. A limit of 0 in tokens or
-// in money is none.
-func New(limit, spent llm.Amount) *Budget {
-	return &Budget{limit: limit, spent: spent, settled: make(chan struct{})}
-}
-
-// Of returns a budget of which somebody else keeps account: spent is asked anew each
-// time, and must count what was spent before the Settle of the request that spent it.
-func Of(limit llm.Amount, spent func() llm.Amount) *Budget {
-	b := New(limit, llm.Amount{})
-	b.elsewhere = spent
-	return b
+// New returns a budget.
+func New(cfg Config) *Budget {
+	return &Budget{cfg: cfg, spent: cfg.Spent, settled: make(chan struct{})}
 }
 
 // SpentError says that a request does not fit into what is left.
 type SpentError struct {
+	// What and Hint are the budget's.
+	What, Hint         string
 	Limit, Spent, Want llm.Amount
 }
 
 func (e *SpentError) Error() string {
-	if e.tokens() {
-		return fmt.Sprintf("%d of %d tokens are spent, and the next request may take %d", e.Spent.Tokens, e.Limit.Tokens, e.Want.Tokens)
+	var s string
+	if e.Limit.Tokens > 0 && e.Spent.Tokens+e.Want.Tokens > e.Limit.Tokens {
+		s = fmt.Sprintf("%d of %d tokens are spent, and the next request may take %d", e.Spent.Tokens, e.Limit.Tokens, e.Want.Tokens)
+	} else {
+		s = fmt.Sprintf("$%.4f of $%g are spent, and the next request may cost $%.4f", e.Spent.CostUSD, e.Limit.CostUSD, e.Want.CostUSD)
 	}
-	return fmt.Sprintf("$%.4f of $%g are spent, and the next request may cost $%.4f", e.Spent.CostUSD, e.Limit.CostUSD, e.Want.CostUSD)
-}
-
-// tokens reports whether tokens are what is short.
-func (e *SpentError) tokens() bool {
-	return e.Limit.Tokens > 0 && e.Spent.Tokens+e.Want.Tokens > e.Limit.Tokens
+	if e.What != "" {
+		s = e.What + ": " + s
+	}
+	if e.Hint != "" {
+		s += "; " + e.Hint
+	}
+	return s
 }
 
 // Spent is what was spent, without what is set aside.
@@ -80,8 +88,8 @@ func (b *Budget) Spent() llm.Amount {
 }
 
 func (b *Budget) total() llm.Amount {
-	if b.elsewhere != nil {
-		return b.elsewhere()
+	if b.cfg.Elsewhere != nil {
+		return b.cfg.Elsewhere()
 	}
 	return b.spent
 }
@@ -95,7 +103,8 @@ func (b *Budget) Try(want llm.Amount) (Settle, bool) {
 
 func (b *Budget) try(want llm.Amount) (Settle, bool) {
 	all := b.total().Add(b.held).Add(want)
-	if b.limit.Tokens > 0 && all.Tokens > b.limit.Tokens || b.limit.CostUSD > 0 && all.CostUSD > b.limit.CostUSD {
+	limit := b.cfg.Limit
+	if limit.Tokens > 0 && all.Tokens > limit.Tokens || limit.CostUSD > 0 && all.CostUSD > limit.CostUSD {
 		return nil, false
 	}
 	b.held = b.held.Add(want)
@@ -130,7 +139,7 @@ func (b *Budget) Reserve(ctx context.Context, want llm.Amount) (Settle, error) {
 		case ok:
 			return settle, nil
 		case flying == 0:
-			return nil, &SpentError{Limit: b.limit, Spent: spent, Want: want}
+			return nil, &SpentError{What: b.cfg.What, Hint: b.cfg.Hint, Limit: b.cfg.Limit, Spent: spent, Want: want}
 		}
 		select {
 		case <-settled:
@@ -140,24 +149,36 @@ func (b *Budget) Reserve(ctx context.Context, want llm.Amount) (Settle, error) {
 	}
 }
 
-// Over returns a Reserve that reserves in b and then in outer, which may be nil.
-func (b *Budget) Over(outer Reserve) Reserve {
-	if outer == nil {
-		return b.Reserve
+// Chain returns a Reserve that reserves in each of these in their order, the
+// innermost first; nil ones are left out. It is nil where there are no others.
+func Chain(reserves ...Reserve) Reserve {
+	var all []Reserve
+	for _, r := range reserves {
+		if r != nil {
+			all = append(all, r)
+		}
+	}
+	if len(all) < 2 {
+		if len(all) == 0 {
+			return nil
+		}
+		return all[0]
 	}
 	return func(ctx context.Context, want llm.Amount) (Settle, error) {
-		mine, err := b.Reserve(ctx, want)
-		if err != nil {
-			return nil, err
+		var held []Settle
+		settle := func(actual llm.Amount) {
+			for i := len(held) - 1; i >= 0; i-- {
+				held[i](actual)
+			}
 		}
-		theirs, err := outer(ctx, want)
-		if err != nil {
-			mine(llm.Amount{})
-			return nil, err
+		for _, r := range all {
+			s, err := r(ctx, want)
+			if err != nil {
+				settle(llm.Amount{})
+				return nil, err
+			}
+			held = append(held, s)
 		}
-		return func(actual llm.Amount) {
-			theirs(actual)
-			mine(actual)
-		}, nil
+		return settle, nil
 	}
 }

@@ -17,7 +17,7 @@ func tokens(n int64) llm.Amount { return llm.Amount{Tokens: n} }
 
 func TestReserve(t *testing.T) {
 	ctx := context.Background()
-	b := New(tokens(100), tokens(40))
+	b := New(Config{What: "the session", Hint: "raise it", Limit: tokens(100), Spent: tokens(40)})
 	first, err := b.Reserve(ctx, tokens(50))
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestReserve(t *testing.T) {
 		t.Errorf("spent %+v", b.Spent())
 	}
 	var spent *SpentError
-	if _, err := b.Reserve(ctx, tokens(31)); !errors.As(err, &spent) || !strings.Contains(err.Error(), "70 of 100 tokens") {
+	if _, err := b.Reserve(ctx, tokens(31)); !errors.As(err, &spent) || !strings.HasPrefix(err.Error(), "the session: 70 of 100 tokens") || !strings.HasSuffix(err.Error(), "; raise it") {
 		t.Errorf("nothing is under way and it does not fit: %v", err)
 	}
 	last, err := b.Reserve(ctx, tokens(30))
@@ -42,13 +42,13 @@ func TestReserve(t *testing.T) {
 	if _, err := b.Reserve(ctx, tokens(1)); err == nil {
 		t.Error("an overdrawn budget gives")
 	}
-	if _, err := New(llm.Amount{}, tokens(1<<40)).Reserve(ctx, tokens(1<<40)); err != nil {
+	if _, err := New(Config{Spent: tokens(1 << 40)}).Reserve(ctx, tokens(1<<40)); err != nil {
 		t.Errorf("no limit: %v", err)
 	}
 }
 
 func TestMoney(t *testing.T) {
-	b := New(llm.Amount{CostUSD: 0.3}, llm.Amount{})
+	b := New(Config{Limit: llm.Amount{CostUSD: 0.3}})
 	for range 3 {
 		s, err := b.Reserve(context.Background(), llm.Amount{Tokens: 1 << 40, CostUSD: 0.1})
 		if err != nil {
@@ -67,7 +67,7 @@ func TestMoney(t *testing.T) {
 
 func TestWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(tokens(100), llm.Amount{})
+		b := New(Config{Limit: tokens(100)})
 		first, _ := b.Reserve(t.Context(), tokens(80))
 		go func() {
 			time.Sleep(time.Second)
@@ -86,11 +86,12 @@ func TestWaitsForOthers(t *testing.T) {
 	})
 }
 
-func TestOver(t *testing.T) {
+func TestChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var day atomic.Int64
-		outer := Of(tokens(100), func() llm.Amount { return tokens(day.Load()) })
-		a, b := New(tokens(60), llm.Amount{}).Over(outer.Reserve), New(tokens(90), llm.Amount{}).Over(outer.Reserve)
+		outer := New(Config{Limit: tokens(100), Elsewhere: func() llm.Amount { return tokens(day.Load()) }})
+		a := Chain(New(Config{Limit: tokens(60)}).Reserve, nil, outer.Reserve)
+		b := Chain(New(Config{Limit: tokens(90)}).Reserve, outer.Reserve)
 		first, err := a(t.Context(), tokens(60))
 		if err != nil {
 			t.Fatal(err)
@@ -105,6 +106,9 @@ func TestOver(t *testing.T) {
 		if _, err := a(t.Context(), tokens(20)); err == nil || !strings.Contains(err.Error(), "85 of 100") {
 			t.Errorf("the day's budget is spent: %v", err)
 		}
+		if Chain(nil, nil) != nil {
+			t.Error("a chain of nothing")
+		}
 		// What the inner one had set aside for that is free again.
 		if _, err := a(t.Context(), tokens(15)); err != nil {
 			t.Error(err)
@@ -114,7 +118,7 @@ func TestOver(t *testing.T) {
 
 // However many draw on a budget, it is not overdrawn, and nobody waits for ever.
 func TestMany(t *testing.T) {
-	b := New(tokens(1000), llm.Amount{})
+	b := New(Config{Limit: tokens(1000)})
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {

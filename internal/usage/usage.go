@@ -166,7 +166,10 @@ func (a *Accounts) Today() llm.Usage {
 // Budget is a budget of so much money a day, over all LLMs, that follows these
 // accounts.
 func (a *Accounts) Budget(costPerDay float64) *budget.Budget {
-	return budget.Of(llm.Amount{CostUSD: costPerDay}, func() llm.Amount { return a.Today().Amount() })
+	return budget.New(budget.Config{
+		What: "cost_per_day of the daemon", Hint: "raise it in [limits] of config.toml, or reply tomorrow to go on",
+		Limit: llm.Amount{CostUSD: costPerDay}, Elsewhere: func() llm.Amount { return a.Today().Amount() },
+	})
 }
 
 // turn begins a new day where it is one.
