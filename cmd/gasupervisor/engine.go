@@ -28,11 +28,11 @@ import (
 // engine is a watcher, a supervisor and an agent loop joined by a configuration:
 // all that works on the tasks of one temp directory.
 type engine struct {
-	root  *taskdir.Root
-	watch *watcher.Watcher
-	sup   *supervisor.Supervisor
-	state string
-	log   *slog.Logger
+	root   *taskdir.Root
+	watch  *watcher.Watcher
+	sup    *supervisor.Supervisor
+	config *config.Config
+	log    *slog.Logger
 }
 
 // newEngine makes the directories and joins the parts. It starts nothing and
@@ -62,13 +62,14 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 		Log:    log,
 	})
 	sup := supervisor.New(supervisor.Config{
-		Session:     session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout},
+		Session: session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout,
+			Children: session.Children{MaxDepth: c.Agent.MaxDepth}},
 		MaxRunning:  c.MaxRunning,
 		StopTimeout: c.StopTimeout,
 		Log:         log,
 	})
 	watch := watcher.New(watcher.Config{Dir: c.TempDir, Counts: taskdir.Counts, Log: log})
-	return &engine{root: root, watch: watch, sup: sup, state: c.StateDir, log: log}, nil
+	return &engine{root: root, watch: watch, sup: sup, config: c, log: log}, nil
 }
 
 // general is the agent that works where nothing else is asked for, with the
@@ -87,7 +88,7 @@ func (e *engine) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known, err := session.Known(e.state, names)
+	known, err := session.Known(e.config.StateDir, names)
 	if err != nil {
 		e.log.Warn("some journals cannot be read; they are left as they are", "err", err)
 	}
@@ -96,6 +97,12 @@ func (e *engine) Run(ctx context.Context) error {
 	supervised := make(chan error, 1)
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		e.keepTidy(watching)
+	}()
+	defer func() { stop(); <-kept }()
 	go func() { watched <- e.watch.Run(watching) }()
 	go func() { supervised <- e.sup.Run(ctx, e.watch.Looks(), known) }()
 	select {
@@ -108,6 +115,32 @@ func (e *engine) Run(ctx context.Context) error {
 		stop()
 		<-watched
 		return err
+	}
+}
+
+// tidyEvery is how often a daemon looks for tasks to pack away.
+const tidyEvery = time.Hour
+
+// keepTidy packs away tasks that are long over, where the configuration says so.
+func (e *engine) keepTidy(ctx context.Context) {
+	if e.config.Retention.ArchiveAfter <= 0 {
+		return
+	}
+	tick := time.NewTicker(tidyEvery)
+	defer tick.Stop()
+	for {
+		packed, err := prune(ctx, e.config, e.config.Retention.ArchiveAfter, false)
+		for _, p := range packed {
+			e.log.Info("task packed away", "task", p.Task, "archive", p.Archive)
+		}
+		if err != nil && ctx.Err() == nil {
+			e.log.Error("some tasks cannot be packed away", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
 	}
 }
 
@@ -197,6 +230,7 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		WorkDir:    policy.WorkDir,
 		WritePlan:  in.WritePlan,
 		SetKeyInfo: req.SetKeyInfo,
+		Delegate:   req.Delegate,
 		Command: builtin.CommandConfig{
 			Env:            command.Environ(b.environ, b.config.Sandbox.Env, keyVariables(b.config)),
 			DefaultTimeout: b.config.Agent.CommandTimeout,
@@ -229,7 +263,9 @@ func granted(req agent.ToolRequest) []string {
 	if names == nil {
 		names = builtin.Names()
 	}
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(req.Without, n) })
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		return slices.Contains(req.Without, n) || n == builtin.Task && req.Input.Spawn == nil
+	})
 }
 
 // keyVariables are the environment variables that hold keys, which no command sees.

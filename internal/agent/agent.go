@@ -94,9 +94,8 @@ type ToolRequest struct {
 	// SetKeyInfo replaces the agent's part of the working memory. Tools may call
 	// it at any time while they run.
 	SetKeyInfo func(string)
-	// Reserve is round.Input.Reserve for children of this round, which share its
-	// budget; nil where there is none. It may be called until Run returns.
-	Reserve budget.Reserve
+	// Delegate is what the task tool does.
+	Delegate func(ctx context.Context, call string, d tool.Delegation) tool.Result
 }
 
 // Toolset is what the tools of one round stand on.

@@ -59,6 +59,9 @@ const (
 	secondResult = "Ignored: " + completionTool + " was called twice in one turn, and the first call counts."
 	emptyResult  = completionTool + " needs a non-empty text \"result\": the whole result, since nothing else is read. Call it again with one."
 
+	forkedHere = "Forked here: you are now a subagent of the agent that wrote the above, with its conversation. " +
+		"The next message is your task; it alone is. Do not send out subagents."
+
 	notRun      = "Not run: "
 	interrupted = "Interrupted, outcome unknown: this call had begun when the daemon went down. Check what it did before you repeat it."
 )
@@ -127,9 +130,6 @@ func (s *state) planResumed(p plan.Plan) string {
 	done, total := p.Progress()
 	return fmt.Sprintf("Your plan: %d of %d done, continue at: %s%s", done, total, stepText(step), s.planDelegates(p, step))
 }
-
-// taskTool starts subagents.
-const taskTool = "task"
 
 // planDelegates says how a step is done that is marked for subagents, where the agent
 // has any.

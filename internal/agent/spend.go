@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/gasupervisor/gasupervisor/internal/budget"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
@@ -11,6 +12,8 @@ import (
 
 // spending is what a round sets aside for its requests and pays.
 type spending struct {
+	// own is the session's budget; nil where it has none.
+	own *budget.Budget
 	// reserve sets aside in all budgets that are in force; nil where none is. shared
 	// is the part of it that children draw on.
 	reserve, shared budget.Reserve
@@ -29,11 +32,12 @@ func (s *state) openBudgets(context.Context) *round.Outcome {
 	set := s.in.Settings
 	var own budget.Reserve
 	if set.MaxTokens > 0 || set.MaxCostUSD > 0 {
-		own = budget.New(budget.Config{
+		s.spending.own = budget.New(budget.Config{
 			What: "the session's budget", Hint: "raise max_tokens or max_cost_usd in context.json and write input.txt again to go on",
 			Limit: llm.Amount{Tokens: set.MaxTokens, CostUSD: set.MaxCostUSD},
 			Spent: s.in.Spent.Amount().Add(s.in.Estimated),
-		}).Reserve
+		})
+		own = s.spending.own.Reserve
 	}
 	s.spending.shared = budget.Chain(own, s.in.Reserve)
 	s.spending.reserve = budget.Chain(s.spending.shared, s.cfg.Reserve)
@@ -104,4 +108,49 @@ func (s *state) spentBeside(ctx context.Context, spent llm.Usage, estimated llm.
 		return nil
 	}
 	return s.emit(ctx, round.SpentBeside{Spent: spent, Estimated: estimated})
+}
+
+// childBudget is what the requests of one child draw on. What the child turns out to
+// have spent without drawing on it, as it does between a restart of the daemon and
+// its parent's, is entered when it is over.
+type childBudget struct {
+	own    *budget.Budget
+	shared budget.Reserve
+
+	mu    sync.Mutex
+	drawn llm.Amount
+}
+
+func (s *state) childBudget() *childBudget {
+	return &childBudget{own: s.spending.own, shared: s.spending.shared}
+}
+
+// reserve is round.Job.Reserve; nil where there is no budget.
+func (b *childBudget) reserve() budget.Reserve {
+	if b.shared == nil {
+		return nil
+	}
+	return func(ctx context.Context, want llm.Amount) (budget.Settle, error) {
+		settle, err := b.shared(ctx, want)
+		if err != nil {
+			return nil, err
+		}
+		return func(actual llm.Amount) {
+			settle(actual)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.drawn = b.drawn.Add(actual)
+		}, nil
+	}
+}
+
+// over enters what the child spent beside.
+func (b *childBudget) over(spent llm.Usage) {
+	if b.own == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	beside := spent.Amount().Sub(b.drawn)
+	b.own.Spend(llm.Amount{Tokens: max(0, beside.Tokens), CostUSD: max(0, beside.CostUSD)})
 }

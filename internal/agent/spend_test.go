@@ -11,6 +11,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
 	"github.com/gasupervisor/gasupervisor/internal/round"
+	"github.com/gasupervisor/gasupervisor/internal/tool"
 )
 
 // spender is a world whose model calls on for ever, at 90 tokens in and 10 out a turn.
@@ -155,9 +156,6 @@ func TestSharedBudget(t *testing.T) {
 	if got := parent.Spent().Tokens; got != 1000+rec.spent.Amount().Tokens {
 		t.Errorf("the parent's budget counts %d, the child spent %+v", got, rec.spent)
 	}
-	if w.asked[0].Reserve == nil {
-		t.Error("the child's own children would have no budget")
-	}
 
 	// What is spent is spent, and says whose it was. A stop ends the wait.
 	parent = budget.New(budget.Config{What: "the parent's budget", Limit: llm.Amount{Tokens: 20}})
@@ -175,6 +173,45 @@ func TestSharedBudget(t *testing.T) {
 	if out := w.runCtx(ctx, in, &record{}); out.Reason != round.Stopped {
 		t.Errorf("outcome %+v", out)
 	}
+}
+
+// Children draw on their parent's budget, and what they spent without is entered.
+func TestChildrenShareTheBudget(t *testing.T) {
+	s := &state{cfg: &Config{}}
+	s.in.Settings.MaxTokens = 1000
+	s.openBudgets(t.Context())
+	settled := make(chan struct{})
+	s.in.Spawn = func(ctx context.Context, call string, n int, job round.Job) (func() (round.JobResult, error), error) {
+		return func() (round.JobResult, error) {
+			spent := llm.Usage{InputTokens: 100}
+			if n == 0 {
+				settle, err := job.Reserve(ctx, llm.Amount{Tokens: 900})
+				if err != nil {
+					t.Error(err)
+				} else {
+					settle(llm.Amount{Tokens: 60})
+				}
+				close(settled)
+			} else {
+				<-settled
+				if _, err := job.Reserve(ctx, llm.Amount{Tokens: 960}); err == nil {
+					t.Error("a child was given what its sibling had spent")
+				}
+			}
+			return round.JobResult{Spent: spent, Outcome: round.Outcome{Reason: round.Completed}}, nil
+		}, nil
+	}
+	s.send2(tool.All)
+	if got := s.spending.own.Spent(); got.Tokens != 200 {
+		t.Errorf("spent %+v", got)
+	}
+	s = &state{cfg: &Config{}, in: round.Input{Spawn: func(_ context.Context, _ string, _ int, job round.Job) (func() (round.JobResult, error), error) {
+		if job.Reserve != nil {
+			t.Error("a reserve without a budget")
+		}
+		return nil, errors.New("no")
+	}}}
+	s.send2(tool.All)
 }
 
 func TestDaemonsBudget(t *testing.T) {

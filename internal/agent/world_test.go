@@ -151,7 +151,7 @@ type record struct {
 	reserved, estimated llm.Amount
 	context             int
 	lastLLM             string
-	ran      bool // Run was called for this round before
+	ran                 bool // Run was called for this round before
 }
 
 func (r *record) take(in round.Input) {

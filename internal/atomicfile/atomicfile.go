@@ -57,6 +57,23 @@ func Write(path string, data []byte, perm fs.FileMode) error {
 	return WriteAt(d, name, data, perm, true)
 }
 
+// WriteFrom is Write for content that is produced as it is written, by fill.
+func WriteFrom(path string, perm fs.FileMode, fill func(io.Writer) error) error {
+	dir, name := filepath.Split(path)
+	if dir == "" {
+		dir = "."
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer d.Close()
+	if err := replace(openFolder(d), name, fill, perm, true); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
 // WriteAt is Write for a name in a directory that the caller holds open. With
 // sync false nothing is synced: the file is whole for every reader while the
 // system stays up, and may be old or gone after a power failure. That is for
@@ -65,7 +82,7 @@ func Write(path string, data []byte, perm fs.FileMode) error {
 // name is one path element. The handle is only used, never read from or closed;
 // it may be shared between goroutines.
 func WriteAt(dir *os.File, name string, data []byte, perm fs.FileMode, sync bool) error {
-	if err := replace(openFolder(dir), name, data, perm, sync); err != nil {
+	if err := replace(openFolder(dir), name, whole(data), perm, sync); err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Join(dir.Name(), name), err)
 	}
 	return nil
@@ -113,7 +130,18 @@ type file interface {
 	Sync() error
 }
 
-func replace(d folder, name string, data []byte, perm fs.FileMode, sync bool) (err error) {
+// whole fills a file with data.
+func whole(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		n, err := w.Write(data)
+		if err == nil && n < len(data) {
+			err = io.ErrShortWrite
+		}
+		return err
+	}
+}
+
+func replace(d folder, name string, content func(io.Writer) error, perm fs.FileMode, sync bool) (err error) {
 	if name == "" || name == "." || name == ".." || filepath.Base(name) != name || strings.ContainsRune(name, 0) {
 		return fmt.Errorf("name %q: %w", name, fs.ErrInvalid)
 	}
@@ -126,7 +154,7 @@ func replace(d folder, name string, data []byte, perm fs.FileMode, sync bool) (e
 			d.remove(temp)
 		}
 	}()
-	if err := fill(f, data, sync); err != nil {
+	if err := fill(f, content, sync); err != nil {
 		return err
 	}
 	if err := d.rename(temp, name); err != nil {
@@ -154,11 +182,8 @@ func createTemp(d folder, perm fs.FileMode) (file, string, error) {
 	}
 }
 
-func fill(f file, data []byte, sync bool) error {
-	n, err := f.Write(data)
-	if err == nil && n < len(data) {
-		err = io.ErrShortWrite
-	}
+func fill(f file, content func(io.Writer) error, sync bool) error {
+	err := content(f)
 	if err == nil && sync {
 		err = f.Sync()
 	}

@@ -262,7 +262,7 @@ func TestFaults(t *testing.T) {
 			}
 			var calls []string
 			d := faulty{openFolder(open(t, dir)), tt.at, tt.err, &calls}
-			if err := replace(d, "f", []byte("new"), 0o644, true); !errors.Is(err, tt.err) {
+			if err := replace(d, "f", whole([]byte("new")), 0o644, true); !errors.Is(err, tt.err) {
 				t.Errorf("error %v, want %v in its chain", err, tt.err)
 			}
 			wantContent(t, filepath.Join(dir, "f"), tt.stays)
@@ -283,7 +283,7 @@ func TestOrderOfOperations(t *testing.T) {
 	} {
 		var calls []string
 		d := faulty{openFolder(open(t, t.TempDir())), "", nil, &calls}
-		if err := replace(d, "f", []byte("x"), 0o644, tt.sync); err != nil {
+		if err := replace(d, "f", whole([]byte("x")), 0o644, tt.sync); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Join(calls, " "); got != tt.want {
@@ -295,7 +295,7 @@ func TestOrderOfOperations(t *testing.T) {
 func TestTempNameTaken(t *testing.T) {
 	var calls []string
 	d := faulty{openFolder(open(t, t.TempDir())), "create", fs.ErrExist, &calls}
-	if err := replace(d, "f", nil, 0o644, true); !errors.Is(err, fs.ErrExist) {
+	if err := replace(d, "f", whole(nil), 0o644, true); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("error %v, want fs.ErrExist", err)
 	}
 	if len(calls) < 2 || len(calls) > 20 {

@@ -94,6 +94,32 @@ func (b *Budget) total() llm.Amount {
 	return b.spent
 }
 
+// Left is what can be set aside now; 0 in tokens or in money is no limit, and what is
+// overdrawn is next to nothing.
+func (b *Budget) Left() llm.Amount {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	left := b.cfg.Limit.Sub(b.total()).Sub(b.held)
+	if b.cfg.Limit.Tokens <= 0 {
+		left.Tokens = 0
+	} else {
+		left.Tokens = max(left.Tokens, 1)
+	}
+	if b.cfg.Limit.CostUSD <= 0 {
+		left.CostUSD = 0
+	} else {
+		left.CostUSD = max(left.CostUSD, 1e-9)
+	}
+	return left
+}
+
+// Spend enters what was spent without a reservation.
+func (b *Budget) Spend(amount llm.Amount) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.spent = b.spent.Add(amount)
+}
+
 // Try sets want aside, or reports that it does not fit now.
 func (b *Budget) Try(want llm.Amount) (Settle, bool) {
 	b.mu.Lock()

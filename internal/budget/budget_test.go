@@ -47,6 +47,24 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+func TestLeft(t *testing.T) {
+	b := New(Config{Limit: llm.Amount{Tokens: 100, CostUSD: 1}, Spent: llm.Amount{Tokens: 10, CostUSD: 0.25}})
+	if _, ok := b.Try(llm.Amount{Tokens: 20, CostUSD: 0.25}); !ok {
+		t.Fatal("it does not fit")
+	}
+	b.Spend(tokens(5))
+	if got := b.Left(); got != (llm.Amount{Tokens: 65, CostUSD: 0.5}) {
+		t.Errorf("left %+v", got)
+	}
+	b.Spend(llm.Amount{Tokens: 500, CostUSD: 5})
+	if got := b.Left(); got.Tokens != 1 || got.CostUSD <= 0 || got.CostUSD > 1e-6 {
+		t.Errorf("left of an overdrawn one %+v", got)
+	}
+	if got := New(Config{}).Left(); got != (llm.Amount{}) {
+		t.Errorf("left without a limit %+v", got)
+	}
+}
+
 func TestMoney(t *testing.T) {
 	b := New(Config{Limit: llm.Amount{CostUSD: 0.3}})
 	for range 3 {

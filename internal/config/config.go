@@ -37,11 +37,12 @@ type Config struct {
 	// always at least one.
 	LLMs []LLM `toml:"llm"`
 
-	Agent   Agent   `toml:"agent"`
-	Limits  Limits  `toml:"limits"`
-	Sandbox Sandbox `toml:"sandbox"`
-	Log     Log     `toml:"log"`
-	Web     Web     `toml:"web"`
+	Agent     Agent     `toml:"agent"`
+	Limits    Limits    `toml:"limits"`
+	Sandbox   Sandbox   `toml:"sandbox"`
+	Retention Retention `toml:"retention"`
+	Log       Log       `toml:"log"`
+	Web       Web       `toml:"web"`
 }
 
 // LLM is one [[llm]] entry: a model at an address.
@@ -121,6 +122,9 @@ type Agent struct {
 	IdleTimeout time.Duration `toml:"idle_timeout" eg:"\"5m\""`
 	// Retries is how often a failed request is sent again; 0 is never.
 	Retries int `toml:"retries" eg:"5"`
+	// MaxDepth is how deep subagents may be nested: 1 is children without
+	// grandchildren, 0 none at all.
+	MaxDepth int `toml:"max_depth" eg:"1"`
 	// ModelAlias maps a model name in an agent file to an LLM's name or "inherit".
 	ModelAlias map[string]string `toml:"model_alias" eg:"{ sonnet = \"inherit\" }"`
 }
@@ -136,6 +140,12 @@ const (
 type Limits struct {
 	CostPerDay   float64 `toml:"cost_per_day" eg:"5.0"`
 	TasksPerHour int     `toml:"tasks_per_hour" eg:"100"`
+}
+
+// Retention says what becomes of tasks that are over.
+type Retention struct {
+	// ArchiveAfter is how long after its session ended a task is packed away; 0 is never.
+	ArchiveAfter time.Duration `toml:"archive_after" eg:"\"720h\""`
 }
 
 // Sandbox says what agents may read, write and reach.
@@ -235,6 +245,7 @@ func Default() Config {
 			CommandTimeoutMax: 30 * time.Minute,
 			IdleTimeout:       5 * time.Minute,
 			Retries:           5,
+			MaxDepth:          1,
 			ModelAlias:        map[string]string{"sonnet": "inherit", "opus": "inherit", "haiku": "inherit"},
 		},
 		Sandbox: Sandbox{Mode: SandboxOff, Share: true, Toolchains: true},

@@ -23,6 +23,7 @@ func (c *Config) Validate() error {
 	}
 	v.agent(c)
 	v.limits(c)
+	v.retention(c)
 	v.sandbox(c)
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
@@ -215,6 +216,7 @@ func (v *validator) agent(c *Config) {
 	v.duration("agent.command_timeout", a.CommandTimeout, time.Second, max(a.CommandTimeoutMax, time.Second))
 	v.duration("agent.idle_timeout", a.IdleTimeout, time.Second, day)
 	v.between("agent.retries", a.Retries, 0, 100)
+	v.between("agent.max_depth", a.MaxDepth, 0, 10)
 	for _, alias := range sortedKeys(a.ModelAlias) {
 		if name := a.ModelAlias[alias]; name != "inherit" && !slices.Contains(c.LLMNames(), name) {
 			v.add(join("agent.model_alias", alias), fmt.Sprintf("there is no LLM %q", name), "want \"inherit\" or one of "+quoteAll(c.LLMNames()))
@@ -234,6 +236,12 @@ func (v *validator) limits(c *Config) {
 					fmt.Sprintf("give %s.price = { input = ..., cached = ..., output = ... }, or take the limit out", index("llm", i)))
 			}
 		}
+	}
+}
+
+func (v *validator) retention(c *Config) {
+	if c.Retention.ArchiveAfter != 0 {
+		v.duration("retention.archive_after", c.Retention.ArchiveAfter, time.Minute, 100*365*day)
 	}
 }
 

@@ -1,0 +1,265 @@
+// Package retention packs away what is long over: the directory of a task whose
+// session has ended, and its journals, become one compressed file.
+//
+// An archive is a gzipped tar with two directories: task/, the task's directory
+// as it was, and journal/, its journals. Unpacked into place it is the task again.
+//
+// # With and without a daemon
+//
+// A daemon may be watching while tasks are packed. The order keeps both sides
+// honest: the task's directory is renamed out of sight first, after which no
+// message can reach it; then the journals are taken from where they are, or from
+// where the daemon puts those of a directory that is gone; then the archive is
+// written and synced; only then is anything deleted. A crash in between leaves a
+// directory under a hidden name, which the next call finishes.
+package retention
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/atomicfile"
+	"github.com/gasupervisor/gasupervisor/internal/journal"
+	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+)
+
+// Config says what to pack, and where to.
+type Config struct {
+	TempDir  string
+	StateDir string
+	// Archived is the directory, in StateDir, of the journals of tasks whose
+	// directories are gone.
+	Archived string
+	// Dest is where archives are written; it is made where it is missing.
+	Dest string
+	// After is the age from which an ended session is packed.
+	After time.Duration
+	Now   time.Time
+	// DryRun only says what would be packed.
+	DryRun bool
+}
+
+// Packed is a task that was packed away.
+type Packed struct {
+	Task string `json:"task"`
+	// Ended is when its session ended.
+	Ended time.Time `json:"ended"`
+	// Archive is the file; "" after a dry run.
+	Archive string `json:"archive,omitempty"`
+}
+
+// hiddenPrefix begins the name that a directory has while it is packed.
+const hiddenPrefix = ".packing-"
+
+// Prune packs the tasks whose sessions ended longer than After ago and to which
+// nothing was written since. It goes on after a task that cannot be packed, and
+// returns the errors joined. One process at a time may call it for a TempDir.
+func Prune(ctx context.Context, c Config) ([]Packed, error) {
+	root, err := taskdir.OpenRoot(c.TempDir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	names, err := root.Names()
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var packed []Packed
+	var errs []error
+	if !c.DryRun {
+		errs = append(errs, c.finish(ctx))
+	}
+	for _, name := range names {
+		if ctx.Err() != nil {
+			errs = append(errs, ctx.Err())
+			break
+		}
+		ended, old := c.old(root, name)
+		if !old {
+			continue
+		}
+		p := Packed{Task: name, Ended: ended}
+		if !c.DryRun {
+			if p.Archive, err = c.pack(ctx, name, ended); err != nil {
+				errs = append(errs, fmt.Errorf("pack task %q: %w", name, err))
+				continue
+			}
+		}
+		packed = append(packed, p)
+	}
+	return packed, errors.Join(errs...)
+}
+
+// old reports whether a task's session ended long enough ago, and when. Whatever
+// cannot be read stays.
+func (c Config) old(root *taskdir.Root, name string) (time.Time, bool) {
+	d, err := root.Open(name)
+	if err != nil {
+		return time.Time{}, false
+	}
+	defer d.Close()
+	st, err := taskdir.ReadStatus(d.Path())
+	if err != nil || st.State != taskdir.Ended {
+		return time.Time{}, false
+	}
+	ended := st.UpdatedAt.Time
+	s, err := d.Look()
+	if err != nil || c.Now.Sub(ended) < c.After {
+		return ended, false
+	}
+	for _, unread := range []*taskdir.Stat{s.Reply, s.Intervene, s.KeyInfo, s.Stop} {
+		if unread != nil {
+			return ended, false
+		}
+	}
+	return ended, len(s.Taken) == 0 && (s.Input == nil || !s.Input.Mtime.After(ended))
+}
+
+// pack moves a task out of sight and archives it.
+func (c Config) pack(ctx context.Context, name string, ended time.Time) (string, error) {
+	place := journal.Place(name)
+	hidden := filepath.Join(c.TempDir, hiddenPrefix+ended.UTC().Format("20060102T150405Z")+"-"+place)
+	if err := os.Rename(taskdir.TaskPath(c.TempDir, name), hidden); err != nil {
+		return "", err
+	}
+	return c.archive(ctx, hidden)
+}
+
+// finish packs what an earlier call was killed at.
+func (c Config) finish(ctx context.Context) error {
+	entries, err := os.ReadDir(c.TempDir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), hiddenPrefix) {
+			if _, err := c.archive(ctx, filepath.Join(c.TempDir, e.Name())); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// archive writes the archive of a hidden task directory and deletes what is in it.
+func (c Config) archive(ctx context.Context, hidden string) (string, error) {
+	if err := os.MkdirAll(c.Dest, 0o700); err != nil {
+		return "", err
+	}
+	base := strings.TrimPrefix(filepath.Base(hidden), hiddenPrefix)
+	stamp, place, ok := strings.Cut(base, "-")
+	if !ok {
+		return "", fmt.Errorf("%s has no name that this program gives", hidden)
+	}
+	journals, err := c.journals(place)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(c.Dest, place+"-"+stamp+".tar.gz")
+	for i := 2; ; i++ {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		path = filepath.Join(c.Dest, fmt.Sprintf("%s-%s.%d.tar.gz", place, stamp, i))
+	}
+	err = atomicfile.WriteFrom(path, 0o600, func(w io.Writer) error {
+		zip := gzip.NewWriter(w)
+		t := tar.NewWriter(zip)
+		err := addTree(ctx, t, hidden, "task")
+		for i, dir := range journals {
+			if err == nil {
+				err = addTree(ctx, t, dir, filepath.Join("journal", fmt.Sprint(i)))
+			}
+		}
+		return errors.Join(err, t.Close(), zip.Close())
+	})
+	if err != nil {
+		return "", err
+	}
+	errs := []error{os.RemoveAll(hidden)}
+	for _, dir := range journals {
+		errs = append(errs, os.RemoveAll(dir))
+	}
+	return path, errors.Join(errs...)
+}
+
+// journals lists the directories of a task's journals: the one in use, and those
+// that a daemon has put aside.
+func (c Config) journals(place string) ([]string, error) {
+	var dirs []string
+	live := filepath.Join(c.StateDir, place)
+	if fi, err := os.Lstat(live); err == nil && fi.IsDir() {
+		dirs = append(dirs, live)
+	}
+	entries, err := os.ReadDir(c.Archived)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if n, ok := strings.CutPrefix(e.Name(), place+"."); ok && e.IsDir() && strings.Trim(n, "0123456789") == "" {
+			dirs = append(dirs, filepath.Join(c.Archived, e.Name()))
+		}
+	}
+	return dirs, nil
+}
+
+// addTree adds a directory to a tar file. Links are kept as links and followed
+// nowhere; other special files are left out.
+func addTree(ctx context.Context, t *tar.Writer, dir, as string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		fi, err := e.Info()
+		if err != nil {
+			return err
+		}
+		link := ""
+		switch {
+		case fi.Mode()&fs.ModeSymlink != 0:
+			if link, err = root.Readlink(name); err != nil {
+				return err
+			}
+		case !fi.IsDir() && !fi.Mode().IsRegular():
+			return nil
+		}
+		h, err := tar.FileInfoHeader(fi, link)
+		if err != nil {
+			return err
+		}
+		h.Name = filepath.ToSlash(filepath.Join(as, name))
+		if fi.IsDir() {
+			h.Name += "/"
+		}
+		if err := t.WriteHeader(h); err != nil || !fi.Mode().IsRegular() {
+			return err
+		}
+		f, err := root.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = io.Copy(t, io.LimitReader(f, fi.Size()))
+		return err
+	})
+}
