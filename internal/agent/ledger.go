@@ -106,6 +106,7 @@ func (l *ledger) user(text string) {
 		l.refusal(strings.TrimPrefix(text, daemonMark))
 	case strings.HasPrefix(text, daemonMark+shortenedMark):
 		if _, said, ok := strings.Cut(text, saidMark); ok {
+			l.refused = nil // it lists all that was said by then
 			l.tags(said)
 		}
 	case strings.HasPrefix(text, daemonMark+nudgeCutText):
