@@ -58,38 +58,45 @@ type Accounts struct {
 	closed bool
 }
 
-// Open opens the accounts in dir, which it makes. now is the clock (nil: the real
-// one), failed hears of files that cannot be written (nil: nobody does).
-func Open(dir string, now func() time.Time, failed func(error)) (*Accounts, error) {
+// New returns the accounts in dir, which are to be opened before they are used. now
+// is the clock (nil: the real one), failed hears of files that cannot be written
+// (nil: nobody does).
+func New(dir string, now func() time.Time, failed func(error)) *Accounts {
 	if now == nil {
 		now = time.Now
 	}
 	if failed == nil {
 		failed = func(error) {}
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("open usage accounts: %w", err)
+	return &Accounts{dir: dir, now: now, failed: failed}
+}
+
+// Open makes the directory and takes up what there is of today and of the last hour.
+func (a *Accounts) Open() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := os.MkdirAll(a.dir, 0o700); err != nil {
+		return fmt.Errorf("open usage accounts: %w", err)
 	}
-	a := &Accounts{dir: dir, now: now, failed: failed}
-	at := now()
+	at := a.now()
 	hourAgo := at.Add(-time.Hour)
 	for _, date := range []string{at.AddDate(0, 0, -1).Format(dateForm), at.Format(dateForm)} {
 		a.today = Day{Date: date}
-		err := readFile(filepath.Join(dir, date+".jsonl"), func(e entry) {
+		err := readFile(filepath.Join(a.dir, date+".jsonl"), func(e entry) {
 			a.today.add(e)
 			if e.Task != "" && e.At.After(hourAgo) {
 				a.starts = append(a.starts, e.At)
 			}
 		})
 		if err != nil {
-			return nil, fmt.Errorf("open usage accounts: %w", err)
+			return fmt.Errorf("open usage accounts: %w", err)
 		}
 	}
 	a.date = a.today.Date
 	if err := a.open(); err != nil {
-		return nil, fmt.Errorf("open usage accounts: %w", err)
+		return fmt.Errorf("open usage accounts: %w", err)
 	}
-	return a, nil
+	return nil
 }
 
 // open opens the file of a.date for appending.

@@ -30,12 +30,12 @@ func noon() *clock { return &clock{at: time.Date(2026, 3, 4, 12, 0, 0, 0, time.L
 
 func open(t testing.TB, dir string, c *clock) *Accounts {
 	t.Helper()
-	a, err := Open(dir, c.now, func(err error) {
+	a := New(dir, c.now, func(err error) {
 		if err != nil {
 			t.Errorf("accounts: %v", err)
 		}
 	})
-	if err != nil {
+	if err := a.Open(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
@@ -179,8 +179,8 @@ func TestDayBudget(t *testing.T) {
 func TestTroubleIsToldOnce(t *testing.T) {
 	dir, c := t.TempDir(), noon()
 	var told []error
-	a, err := Open(dir, c.now, func(err error) { told = append(told, err) })
-	if err != nil {
+	a := New(dir, c.now, func(err error) { told = append(told, err) })
+	if err := a.Open(); err != nil {
 		t.Fatal(err)
 	}
 	a.file.Close() // as if the disk were full
