@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/gasupervisor/gasupervisor/internal/journal"
+	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
@@ -32,8 +33,39 @@ type Children struct {
 	Stop func(child string)
 	// Over tells that the first round of this child is over.
 	Over func(child string)
+	// Lend lets the first round of a child draw on its parent's budget until it is
+	// called again with nil. Draw is what a child was lent; nil: nothing. They may be
+	// nil themselves.
+	Lend func(child string, reserve Reserve)
+	Draw func(child string) Reserve
 	// MaxDepth is how deep subagents may be nested; 0 is not at all.
 	MaxDepth int
+}
+
+// Reserve is round.Job.Reserve.
+type Reserve = func(ctx context.Context, want llm.Amount) (settle func(actual llm.Amount), err error)
+
+// lend lets a child draw on this round's budget, where it has one.
+func (s *Session) lend(child string, reserve Reserve) {
+	if s.cfg.Children.Lend != nil {
+		s.cfg.Children.Lend(child, reserve)
+	}
+}
+
+// parentsBudget is round.Input.Reserve of a subagent's first round. After a restart
+// there may be nothing to draw on before its parent has come as far as to ask for it.
+func (s *Session) parentsBudget() Reserve {
+	draw := s.cfg.Children.Draw
+	if draw == nil {
+		return nil
+	}
+	child := s.task
+	return func(ctx context.Context, want llm.Amount) (func(llm.Amount), error) {
+		if reserve := draw(child); reserve != nil {
+			return reserve(ctx, want)
+		}
+		return func(llm.Amount) {}, nil
+	}
 }
 
 // errLeaving is the cause with which a round is cancelled whose directory is gone:
@@ -84,6 +116,7 @@ func (s *Session) spawner(begins chan<- spawnRequest, ends chan<- spawnEnd) roun
 // runner's goroutines.
 func (s *Session) await(ctx context.Context, ends chan<- spawnEnd, call string, n int, child string) (round.JobResult, error) {
 	s.cfg.Children.Await(ctx, child)
+	s.lend(child, nil)
 	result, err := FirstResult(s.cfg.StateDir, child)
 	regained := make(chan struct{})
 	end := spawnEnd{call: call, n: n, child: child, regains: regained}
@@ -118,6 +151,7 @@ func (s *Session) spawn(ctx context.Context, r spawnRequest) (string, error) {
 	if i >= 0 {
 		child := s.st.Children[i].Task
 		if s.st.Children[i].Done || s.childExists(child) {
+			s.lend(child, r.job.Reserve)
 			return child, s.waits()
 		}
 	}
@@ -189,7 +223,9 @@ func (s *Session) makeChild(ctx context.Context, r spawnRequest) (string, error)
 	if _, err := j.Commit(line); err != nil {
 		return "", errors.Join(err, os.RemoveAll(filepath.Dir(s.childJournal(name))))
 	}
+	s.lend(name, r.job.Reserve) // before anybody can run it
 	if err := unborn.Publish(name); err != nil {
+		s.lend(name, nil)
 		return "", errors.Join(err, archivePlace(s.cfg.StateDir, filepath.Dir(s.childJournal(name))))
 	}
 	s.event("child", map[string]any{"task": name, "call": r.call, "n": r.n})

@@ -32,12 +32,16 @@ type record struct {
 	Append   *appendRecord   `json:"append,omitempty"`
 	Rewrite  *rewriteRecord  `json:"rewrite,omitempty"`
 	Spent    *llm.Usage      `json:"spent,omitempty"`
+	Reserved *llm.Amount     `json:"reserved,omitempty"`
 	Child    *childRecord    `json:"child,omitempty"`
 	Warning  *string         `json:"warning,omitempty"`
 	Aside    *asideRecord    `json:"aside,omitempty"`
 	Closed   *round.Outcome  `json:"closed,omitempty"`
 	Ended    *endedRecord    `json:"ended,omitempty"`
 	Snapshot *state          `json:"snapshot,omitempty"`
+
+	// Estimated stands beside Spent: see round.SpentBeside.
+	Estimated llm.Amount `json:"estimated,omitzero"`
 
 	// Memo is what waiting needs. A journal whose last record has one is known
 	// without reading the rest.
@@ -121,6 +125,9 @@ type (
 		LLM     string      `json:"llm,omitempty"`
 		Model   string      `json:"model,omitempty"`
 		Begun   []string    `json:"begun,omitempty"`
+		// Estimated and Break are round.Answered's.
+		Estimated llm.Amount `json:"estimated,omitzero"`
+		Break     string     `json:"break,omitempty"`
 	}
 
 	appendRecord struct {
@@ -246,13 +253,16 @@ type state struct {
 	Seq      uint64       `json:"seq"`
 	Receipts []Receipt    `json:"receipts,omitempty"`
 
-	Spent     llm.Usage `json:"spent"`
-	ToolCalls int       `json:"tool_calls"`
-	Context   int       `json:"context,omitempty"`
-	Window    int       `json:"window,omitempty"`
-	Agent     string    `json:"agent,omitempty"`
-	LLM       string    `json:"llm,omitempty"`
-	Model     string    `json:"model,omitempty"`
+	Spent llm.Usage `json:"spent"`
+	// Estimated is round.Input's; Reserved is set aside for the request under way.
+	Estimated llm.Amount `json:"estimated,omitzero"`
+	Reserved  llm.Amount `json:"reserved,omitzero"`
+	ToolCalls int        `json:"tool_calls"`
+	Context   int        `json:"context,omitempty"`
+	Window    int        `json:"window,omitempty"`
+	Agent     string     `json:"agent,omitempty"`
+	LLM       string     `json:"llm,omitempty"`
+	Model     string     `json:"model,omitempty"`
 
 	// Parent is the task that this one is a subagent of; Depth counts those above it.
 	Parent string `json:"parent,omitempty"`
@@ -303,6 +313,8 @@ func (s *state) apply(r *record, off int64) error {
 		s.begin(r)
 	case r.Resumed != nil:
 		s.Crashes++
+		// The request that was under way may have been paid for.
+		s.Estimated, s.Reserved = s.Estimated.Add(s.Reserved), llm.Amount{}
 	case r.Paused != nil:
 		s.Crashes = max(0, s.Crashes-1)
 	case r.Head != nil:
@@ -317,6 +329,9 @@ func (s *state) apply(r *record, off int64) error {
 		s.Context = 0
 	case r.Spent != nil:
 		s.Spent = s.Spent.Add(*r.Spent)
+		s.Estimated, s.Reserved = s.Estimated.Add(r.Estimated), llm.Amount{}
+	case r.Reserved != nil:
+		s.Reserved = *r.Reserved
 	case r.Child != nil:
 		s.applyChild(*r.Child)
 	case r.Warning != nil:
@@ -393,6 +408,7 @@ func (s *state) applyAnswer(a *answerRecord) {
 	s.Turn, s.Crashes = a.Turn, 0
 	s.Answers++
 	s.Spent = s.Spent.Add(a.Spent)
+	s.Estimated, s.Reserved = s.Estimated.Add(a.Estimated), llm.Amount{}
 	s.ToolCalls += len(a.Message.ToolCalls)
 	s.Begun = nil
 	for _, id := range a.Begun {
@@ -448,7 +464,7 @@ func (s *state) openChildren() (names []string) {
 
 func (s *state) close(r *record) {
 	s.Phase, s.Outcome, s.Reason, s.ClosedAt = Awaiting, r.Closed, r.Closed.Reason, r.At
-	s.Begun = nil
+	s.Begun, s.Reserved = nil, llm.Amount{}
 	// Key info that the round did not get to is known to the next one.
 	for _, n := range s.Notes {
 		if n.Kind == round.NoteKeyInfo {

@@ -380,7 +380,8 @@ func (s *Session) startRunner(resumed bool) {
 		Task: s.task, Dir: dir.Path(), Session: st.Session, Round: st.Round,
 		Message: st.RoundText, Settings: st.Settings, KeyInfo: st.KeyInfo,
 		Prepared: st.Prepared, Conversation: slices.Clip(st.Conversation),
-		Spent: st.Spent, StartedAt: st.RoundStarted,
+		Spent: st.Spent, Estimated: st.Estimated, StartedAt: st.RoundStarted,
+		Context: st.Context, LastLLM: st.LLM,
 		ReadPlan: dir.ReadPlan, WritePlan: dir.WritePlan,
 	}
 	if resumed {
@@ -391,6 +392,9 @@ func (s *Session) startRunner(resumed bool) {
 	if st.Depth < s.cfg.Children.MaxDepth {
 		r.spawns, r.ended = make(chan spawnRequest), make(chan spawnEnd)
 		in.Spawn = s.spawner(r.spawns, r.ended)
+	}
+	if st.Parent != "" && st.Round == 0 {
+		in.Reserve = s.parentsBudget()
 	}
 	in.Inbox = func(ctx context.Context) ([]round.Note, error) {
 		answer := make(chan inboxReply, 1)
@@ -471,7 +475,8 @@ func (s *Session) emitted(ctx context.Context, e round.Event) error {
 		s.event("answer_restarted", map[string]any{"turn": st.Turn, "reason": e.Reason})
 	case round.Answered:
 		err := s.commit(ctx, &record{Answer: &answerRecord{
-			Turn: e.Turn, Message: e.Message, Spent: e.Spent, Context: e.Context, Window: e.Window, LLM: e.LLM, Model: e.Model, Begun: e.Begun}})
+			Turn: e.Turn, Message: e.Message, Spent: e.Spent, Context: e.Context, Window: e.Window, LLM: e.LLM, Model: e.Model, Begun: e.Begun,
+			Estimated: e.Estimated, Break: e.Break}})
 		if err != nil {
 			return err
 		}
@@ -500,7 +505,9 @@ func (s *Session) emitted(ctx context.Context, e round.Event) error {
 		s.event("rewritten", map[string]any{"cause": e.Cause, "dropped": e.Dropped})
 		return s.snapshot(ctx)
 	case round.SpentBeside:
-		return s.commit(ctx, &record{Spent: &e.Spent})
+		return s.commit(ctx, &record{Spent: &e.Spent, Estimated: e.Estimated})
+	case round.Reserved:
+		return s.commit(ctx, &record{Reserved: &e.Amount})
 	case round.Warned:
 		s.statusSoon()
 		return s.hold(&record{Warning: &e.Text})
@@ -548,8 +555,8 @@ func (s *Session) closeRound(ctx context.Context) error {
 	replaced := out.Reason == round.Replaced
 	if !replaced {
 		s.writeHistory()
-		if out.Reason == round.Completed && len(s.st.Settings.OutputSchema) > 0 {
-			if err := s.dir.WriteResult([]byte(out.Result)); err != nil {
+		if out.Reason == round.Completed && len(out.Data) > 0 {
+			if err := s.dir.WriteResult(append(slices.Clip(out.Data), '\n')); err != nil {
 				s.log.Error("result.json cannot be written", "err", err)
 			}
 		}

@@ -14,7 +14,9 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/agent"
 	"github.com/gasupervisor/gasupervisor/internal/agentdef"
+	"github.com/gasupervisor/gasupervisor/internal/budget"
 	"github.com/gasupervisor/gasupervisor/internal/config"
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
 	"github.com/gasupervisor/gasupervisor/internal/supervisor"
@@ -22,6 +24,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 	"github.com/gasupervisor/gasupervisor/internal/tool/builtin"
 	"github.com/gasupervisor/gasupervisor/internal/tool/skill"
+	"github.com/gasupervisor/gasupervisor/internal/usage"
 	"github.com/gasupervisor/gasupervisor/session"
 	"github.com/gasupervisor/gasupervisor/watcher"
 )
@@ -29,12 +32,14 @@ import (
 // engine is a watcher, a supervisor and an agent loop joined by a configuration:
 // all that works on the tasks of one temp directory.
 type engine struct {
-	root   *taskdir.Root
-	watch  *watcher.Watcher
-	sup    *supervisor.Supervisor
-	lib    *library
-	config *config.Config
-	log    *slog.Logger
+	root  *taskdir.Root
+	watch *watcher.Watcher
+	sup   *supervisor.Supervisor
+	lib   *library
+	// accounts keep what LLMs cost; open while Run works.
+	accounts *usage.Accounts
+	config   *config.Config
+	log      *slog.Logger
 }
 
 // newEngine makes the directories and joins the parts. It starts nothing and
@@ -46,7 +51,14 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 			return nil, fmt.Errorf("make directory: %w", err)
 		}
 	}
-	models := newModels(c, log)
+	accounts := usage.New(filepath.Join(c.StateDir, usage.DirName), nil, func(err error) {
+		if err != nil {
+			log.Error("usage is counted in memory only", "err", err)
+		} else {
+			log.Info("usage is written again")
+		}
+	})
+	models := newModels(c, accounts.Spent, log)
 	lib, err := newLibrary(l, log)
 	if err != nil {
 		return nil, err
@@ -62,6 +74,10 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 		Tools:  tools.grant,
 		Limits: agent.Limits{Timeout: c.Agent.Timeout},
 		Log:    log,
+
+		Reserve:     perDay(c, accounts),
+		LearnWindow: models.learn,
+		Redact:      redact.New(c.Secrets()...),
 	})
 	sup := supervisor.New(supervisor.Config{
 		Session: session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout,
@@ -71,7 +87,15 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 		Log:         log,
 	})
 	watch := watcher.New(watcher.Config{Dir: c.TempDir, Counts: taskdir.Counts, Log: log})
-	return &engine{root: root, watch: watch, sup: sup, lib: lib, config: c, log: log}, nil
+	return &engine{root: root, watch: watch, sup: sup, lib: lib, accounts: accounts, config: c, log: log}, nil
+}
+
+// perDay is the daemon's own budget; nil where the configuration gives none.
+func perDay(c *config.Config, accounts *usage.Accounts) budget.Reserve {
+	if c.Limits.CostPerDay <= 0 {
+		return nil
+	}
+	return accounts.Budget(c.Limits.CostPerDay).Reserve
 }
 
 // general is the agent that works where nothing else is asked for, with the
@@ -86,6 +110,10 @@ func general(c *config.Config) agentdef.Definition {
 // Run works until ctx ends and the rounds have put down what they do.
 func (e *engine) Run(ctx context.Context) error {
 	defer e.root.Close()
+	if err := e.accounts.Open(); err != nil {
+		return err
+	}
+	defer e.accounts.Close()
 	e.lib.writeRecord(e.lib.agents.Snapshot())
 	names, err := e.root.Names()
 	if err != nil {

@@ -129,6 +129,8 @@ func New(cfg Config) *Supervisor {
 	s.cfg.Session.Leave = func(name string, ticket uint64) { s.send(leave{place{name, ticket}}) }
 	s.cfg.Session.Children.Await = s.awaitChild
 	s.cfg.Session.Children.Stop = func(child string) { s.send(stopChild{child}) }
+	lent := &loans{}
+	s.cfg.Session.Children.Lend, s.cfg.Session.Children.Draw = lent.lend, lent.draw
 	s.cfg.Session.Children.Over = func(child string) { s.send(over{child}) }
 	s.cfg.Session.Settled = func(name string) { s.send(settled{name}) }
 	return s
