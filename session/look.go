@@ -54,7 +54,7 @@ func (s *Session) look(ctx context.Context) error {
 	if err := s.lookAtInput(ctx, dir, sight.Input); err != nil {
 		return err
 	}
-	if s.phase == Running && s.run != nil {
+	if s.phase == Running && s.run != nil && s.st.Parent == "" {
 		if err := s.lookAtLateFiles(ctx, sight); err != nil {
 			return err
 		}

@@ -32,6 +32,7 @@ type record struct {
 	Append   *appendRecord   `json:"append,omitempty"`
 	Rewrite  *rewriteRecord  `json:"rewrite,omitempty"`
 	Spent    *llm.Usage      `json:"spent,omitempty"`
+	Child    *childRecord    `json:"child,omitempty"`
 	Warning  *string         `json:"warning,omitempty"`
 	Aside    *asideRecord    `json:"aside,omitempty"`
 	Closed   *round.Outcome  `json:"closed,omitempty"`
@@ -58,6 +59,25 @@ type (
 		// Rounds is how many outputs stood there already, in a session that was
 		// adopted from another program.
 		Rounds int `json:"rounds,omitempty"`
+		// Parent makes the session a subagent's, which takes its settings and what it
+		// goes on from here instead of from files.
+		Parent   string          `json:"parent,omitempty"`
+		Depth    int             `json:"depth,omitempty"`
+		Settings *round.Settings `json:"settings,omitempty"`
+		Prepared *round.Prepared `json:"prepared,omitempty"`
+		History  []llm.Message   `json:"history,omitempty"`
+	}
+
+	// childRecord names the child that does a job of this session's; later ones for
+	// the same job replace it.
+	childRecord struct {
+		// Call and N are the job's: see round.Spawn.
+		Call string `json:"call"`
+		N    int    `json:"n"`
+		Task string `json:"task"`
+		// Done says that its first round is over; Spent is what that cost.
+		Done  bool      `json:"done,omitempty"`
+		Spent llm.Usage `json:"spent,omitzero"`
 	}
 
 	// messageRecord is a control file that was taken.
@@ -234,6 +254,12 @@ type state struct {
 	LLM       string    `json:"llm,omitempty"`
 	Model     string    `json:"model,omitempty"`
 
+	// Parent is the task that this one is a subagent of; Depth counts those above it.
+	Parent string `json:"parent,omitempty"`
+	Depth  int    `json:"depth,omitempty"`
+	// Children are the session's subagents.
+	Children []childRecord `json:"children,omitempty"`
+
 	Outcome  *round.Outcome `json:"outcome,omitempty"`
 	ClosedAt time.Time      `json:"closed_at,omitzero"`
 	Deadline time.Time      `json:"deadline,omitzero"`
@@ -257,6 +283,12 @@ func (s *state) apply(r *record, off int64) error {
 		*s = state{
 			Version: o.Version, Task: o.Task, Session: o.Session, Dir: o.Dir, Input: o.Input,
 			Phase: Queued, StartedAt: r.At, Updated: r.At, RoundFrom: taskdir.InputFile, RoundText: o.Text, from: off,
+		}
+		if o.Parent != "" {
+			s.Parent, s.Depth, s.Settings, s.Prepared, s.Conversation = o.Parent, o.Depth, *o.Settings, o.Prepared, o.History
+			if o.Prepared != nil {
+				s.Agent, s.LLM, s.Model = o.Prepared.Agent, o.Prepared.LLM, o.Prepared.Model
+			}
 		}
 		if o.Rounds > 0 {
 			s.Phase, s.Round, s.Reason, s.RoundText = Ended, o.Rounds-1, round.Completed, ""
@@ -285,6 +317,8 @@ func (s *state) apply(r *record, off int64) error {
 		s.Context = 0
 	case r.Spent != nil:
 		s.Spent = s.Spent.Add(*r.Spent)
+	case r.Child != nil:
+		s.applyChild(*r.Child)
 	case r.Warning != nil:
 		s.warn(*r.Warning)
 	case r.Aside != nil:
@@ -343,7 +377,7 @@ func (s *state) begin(r *record) {
 	b := r.Began
 	s.Began = true
 	s.RoundStarted = r.At
-	if s.Round > 0 {
+	if s.Round > 0 || s.Parent != "" {
 		return
 	}
 	s.Settings, s.ContextMark, s.HistoryMark = b.Settings, b.Context, b.HistoryMark
@@ -387,6 +421,29 @@ func (s *state) applyAppend(a *appendRecord) {
 		}
 	}
 	s.Notes = slices.DeleteFunc(s.Notes, func(n round.Note) bool { return slices.Contains(a.Applied, n.Seq) })
+}
+
+func (s *state) applyChild(c childRecord) {
+	i := slices.IndexFunc(s.Children, func(o childRecord) bool { return o.Call == c.Call && o.N == c.N })
+	if i < 0 {
+		s.Children = append(s.Children, c)
+		return
+	}
+	if c.Done && !s.Children[i].Done {
+		s.Spent = s.Spent.Add(c.Spent)
+		s.Crashes = 0
+	}
+	s.Children[i] = c
+}
+
+// openChildren names the subagents whose first round is not known to be over.
+func (s *state) openChildren() (names []string) {
+	for _, c := range s.Children {
+		if !c.Done {
+			names = append(names, c.Task)
+		}
+	}
+	return names
 }
 
 func (s *state) close(r *record) {

@@ -309,6 +309,10 @@ func (s *Session) drain(r *running) {
 			em.done <- round.ErrShutdown
 		case req := <-r.inboxes:
 			req <- inboxReply{err: round.ErrShutdown}
+		case req := <-r.spawns:
+			req.reply <- spawnReply{err: round.ErrShutdown}
+		case end := <-r.ended:
+			close(end.regains)
 		case <-r.returned:
 			return
 		}

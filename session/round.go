@@ -32,6 +32,12 @@ type running struct {
 	emitted  chan emission
 	inboxes  chan chan<- inboxReply
 	returned chan round.Outcome
+	spawns   chan spawnRequest
+	ended    chan spawnEnd
+	// jobs counts subagents that are waited for; regains are those done with that
+	// wait for the round to have its place back.
+	jobs    int
+	regains []chan<- struct{}
 
 	outcome round.Outcome
 	// openCall is the tool call whose line in the output is unfinished.
@@ -62,6 +68,20 @@ func (s *Session) inboxRequests() <-chan chan<- inboxReply {
 		return nil
 	}
 	return s.run.inboxes
+}
+
+func (s *Session) spawnRequests() <-chan spawnRequest {
+	if s.run == nil {
+		return nil
+	}
+	return s.run.spawns
+}
+
+func (s *Session) spawnEnds() <-chan spawnEnd {
+	if s.run == nil {
+		return nil
+	}
+	return s.run.ended
 }
 
 func (s *Session) outcomes() <-chan round.Outcome {
@@ -229,7 +249,7 @@ func (s *Session) startRound(ctx context.Context) error {
 			return err
 		}
 	}
-	if !s.st.Began || (s.st.Round == 0 && s.st.Answers == 0) {
+	if !s.st.Began || (s.st.Round == 0 && s.st.Answers == 0 && s.st.Parent == "") {
 		began, failure, wait := s.readFiles(dir)
 		if wait > 0 {
 			s.run.filesDue = time.Now().Add(wait)
@@ -274,7 +294,7 @@ func (s *Session) openOutput(dir *taskdir.Dir, began bool) (err error) {
 // when to call again for files that are not whole.
 func (s *Session) readFiles(dir *taskdir.Dir) (*beganRecord, *round.Failure, time.Duration) {
 	b := &beganRecord{}
-	if s.st.Round > 0 {
+	if s.st.Round > 0 || s.st.Parent != "" {
 		return b, nil, 0
 	}
 	r := s.run
@@ -367,6 +387,11 @@ func (s *Session) startRunner(resumed bool) {
 		in.Resumed = &round.Resumed{Turn: st.Turn, Begun: st.Begun}
 	}
 	emitted, inboxes, returned := r.emitted, r.inboxes, r.returned
+	in.Depth = st.Depth
+	if st.Depth < s.cfg.Children.MaxDepth {
+		r.spawns, r.ended = make(chan spawnRequest), make(chan spawnEnd)
+		in.Spawn = s.spawner(r.spawns, r.ended)
+	}
 	in.Inbox = func(ctx context.Context) ([]round.Note, error) {
 		answer := make(chan inboxReply, 1)
 		select {
@@ -410,7 +435,9 @@ func (s *Session) runnerReturned(ctx context.Context, out round.Outcome) error {
 		if r.cancel != nil {
 			r.cancel(nil)
 		}
-		r.cancel, r.emitted, r.inboxes, r.returned = nil, nil, nil, nil
+		s.regained()
+		r.cancel, r.emitted, r.inboxes, r.returned, r.spawns, r.ended, r.jobs = nil, nil, nil, nil, nil, nil, 0
+		s.stopChildren()
 		switch s.phase {
 		case Stopping:
 			if out.Reason != round.Completed {
@@ -574,6 +601,9 @@ func (s *Session) closeUnrun(ctx context.Context) error {
 
 // awaitReply waits for a reply, unless there is one already.
 func (s *Session) awaitReply(ctx context.Context) error {
+	if s.st.Parent != "" && s.st.Round == 0 {
+		return s.endChild(ctx)
+	}
 	if opened, err := s.openNoted(ctx); opened || err != nil {
 		return err
 	}

@@ -60,7 +60,11 @@ type Config struct {
 	// Ask asks for a place to run a round in; Session.Grant answers with the same
 	// ticket. Leave takes the request back or gives the place back. Neither blocks
 	// for long, both may be called from any session's goroutine.
-	Ask, Leave func(task string, ticket uint64)
+	// Ask puts requests that are ahead before all others.
+	Ask   func(task string, ticket uint64, ahead bool)
+	Leave func(task string, ticket uint64)
+	// Children is how sessions reach their subagents.
+	Children Children
 	// Settled, when set, is told once in each Session.Run that the first look is over.
 	Settled func(task string)
 	Log     *slog.Logger
@@ -93,6 +97,7 @@ type Session struct {
 
 	looks  chan struct{}
 	grants chan uint64
+	stops  chan struct{}
 
 	// The rest belongs to the goroutine of Run.
 
@@ -147,6 +152,7 @@ func New(cfg *Config, task string, memo *Memo) *Session {
 		log:    cfg.Log.With("task", task),
 		looks:  make(chan struct{}, 1),
 		grants: make(chan uint64, 1),
+		stops:  make(chan struct{}, 1),
 	}
 	if memo != nil {
 		s.phase, s.nextSeq, s.started = memo.Phase, memo.Seq+1, true
@@ -164,6 +170,14 @@ func (s *Session) Look() {
 
 // HasLook reports whether a look was asked for that Run has not taken up.
 func (s *Session) HasLook() bool { return len(s.looks) > 0 }
+
+// Stop stops a subagent for its parent, as a _stop does, and ends its session.
+func (s *Session) Stop() {
+	select {
+	case s.stops <- struct{}{}:
+	default:
+	}
+}
 
 // Grant gives the place that was asked for with this ticket. One goroutine calls it.
 func (s *Session) Grant(ticket uint64) {
@@ -202,9 +216,22 @@ func (s *Session) Run(ctx context.Context) (*Memo, error) {
 		case <-s.looks:
 			err = s.look(ctx)
 		case ticket := <-s.grants:
-			if s.asked && ticket == s.ticket {
+			switch {
+			case !s.asked || ticket != s.ticket:
+			case s.run != nil && s.run.regains != nil:
+				s.regained()
+			default:
 				err = s.happen(ctx, PlaceGranted)
 			}
+		case <-s.stops:
+			if s.st != nil && s.st.Parent != "" && s.st.Round == 0 {
+				err = s.happen(ctx, StopArrived)
+			}
+		case r := <-s.spawnRequests():
+			child, err := s.spawn(ctx, r)
+			r.reply <- spawnReply{child, err}
+		case e := <-s.spawnEnds():
+			err = s.jobOver(e)
 		case em := <-s.emissions():
 			em.done <- s.emitted(ctx, em.event)
 		case req := <-s.inboxRequests():
@@ -254,9 +281,7 @@ func (s *Session) do(ctx context.Context, a Action) error {
 	case OpenRound:
 		return s.openRound(ctx)
 	case Enqueue:
-		s.ticket++
-		s.asked = true
-		s.cfg.Ask(s.task, s.ticket)
+		s.ask(s.st != nil && s.st.Parent != "" && s.st.Round == 0)
 		s.statusDue = time.Now().Add(flushEvery)
 	case LeaveQueue, FreePlace:
 		if s.asked {
@@ -272,7 +297,7 @@ func (s *Session) do(ctx context.Context, a Action) error {
 	case CancelRestart:
 		return s.cancelRun(ctx, round.ErrRestart)
 	case CancelLeave:
-		return s.cancelRun(ctx, round.ErrShutdown)
+		return s.cancelRun(ctx, errLeaving)
 	case CloseRound:
 		return s.closeRound(ctx)
 	case CloseUnrun:

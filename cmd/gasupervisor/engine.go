@@ -62,7 +62,8 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 		Log:    log,
 	})
 	sup := supervisor.New(supervisor.Config{
-		Session:     session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout},
+		Session: session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout,
+			Children: session.Children{MaxDepth: c.Agent.MaxDepth}},
 		MaxRunning:  c.MaxRunning,
 		StopTimeout: c.StopTimeout,
 		Log:         log,
@@ -229,6 +230,7 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		WorkDir:    policy.WorkDir,
 		WritePlan:  in.WritePlan,
 		SetKeyInfo: req.SetKeyInfo,
+		Delegate:   req.Delegate,
 		Command: builtin.CommandConfig{
 			Env:            command.Environ(b.environ, b.config.Sandbox.Env, keyVariables(b.config)),
 			DefaultTimeout: b.config.Agent.CommandTimeout,
@@ -261,7 +263,9 @@ func granted(req agent.ToolRequest) []string {
 	if names == nil {
 		names = builtin.Names()
 	}
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(req.Without, n) })
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		return slices.Contains(req.Without, n) || n == builtin.Task && req.Input.Spawn == nil
+	})
 }
 
 // keyVariables are the environment variables that hold keys, which no command sees.

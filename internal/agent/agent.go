@@ -82,6 +82,8 @@ type ToolRequest struct {
 	// SetKeyInfo replaces the agent's part of the working memory. Tools may call
 	// it at any time while they run.
 	SetKeyInfo func(string)
+	// Delegate is what the task tool does.
+	Delegate func(ctx context.Context, call string, d tool.Delegation) tool.Result
 }
 
 // Toolset is what the tools of one round stand on.

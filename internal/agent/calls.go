@@ -109,7 +109,7 @@ func (s *state) runCalls(ctx context.Context, calls []llm.ToolCall, results []ca
 		if c.Name == completionTool {
 			continue
 		}
-		if !s.tools.Set.Changes(c.Name) {
+		if !s.tools.Set.Changes(c.Name) || c.Name == taskTool {
 			batch = append(batch, i)
 			continue
 		}
@@ -181,7 +181,7 @@ func (s *state) begin(ctx, callCtx context.Context, c llm.ToolCall, i int, ended
 
 // dispatch runs one call, unless it must not be run.
 func (s *state) dispatch(ctx context.Context, c llm.ToolCall) tool.Result {
-	if r := s.in.Resumed; r != nil && r.Turn == s.turn && r.Begun[c.ID] {
+	if r := s.in.Resumed; r != nil && r.Turn == s.turn && r.Begun[c.ID] && c.Name != taskTool {
 		return tool.Result{Text: interrupted, Summary: "interrupted, outcome unknown", Failed: true}
 	}
 	if r, bad := invalidArguments(c); bad && s.tools.Set.Has(c.Name) {

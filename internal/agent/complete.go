@@ -141,7 +141,7 @@ const clockSlack = 2 * time.Second
 // and of those that were there before the session's first round. Later rounds may
 // leave files alone.
 func (s *state) outputs() (missing, stale []string) {
-	if s.tools.Exists == nil {
+	if s.tools.Exists == nil || s.in.Settings.Child {
 		return nil, nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.in.Settings.OutputFiles)) {

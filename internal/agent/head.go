@@ -115,7 +115,7 @@ func (s *state) grantTools(context.Context) *round.Outcome {
 		return out
 	}
 	set, err := s.cfg.Tools(ToolRequest{
-		Input: s.in, Names: names, Without: s.def.DisallowedTools, SetKeyInfo: s.memory.set,
+		Input: s.in, Names: names, Without: s.def.DisallowedTools, SetKeyInfo: s.memory.set, Delegate: s.delegate,
 	})
 	if err != nil {
 		kind := "context"

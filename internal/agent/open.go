@@ -115,7 +115,11 @@ func (s *state) facts() string {
 		line("Task: %s", set.Task)
 	}
 	files("Input files:", set.InputFiles)
-	files("Output files, to be written by you:", set.OutputFiles)
+	if set.Child {
+		line("You are a subagent: whoever reads your result is the agent that sent you out.")
+	} else {
+		files("Output files, to be written by you:", set.OutputFiles)
+	}
 	list("Depends on:", set.Dependencies)
 	list("Also given:", set.AsText)
 	if s.tools.Facts != "" {

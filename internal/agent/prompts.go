@@ -59,6 +59,9 @@ const (
 	secondResult = "Ignored: " + completionTool + " was called twice in one turn, and the first call counts."
 	emptyResult  = completionTool + " needs a non-empty text \"result\": the whole result, since nothing else is read. Call it again with one."
 
+	forkedHere = "Forked here: you are now a subagent of the agent that wrote the above, with its conversation. " +
+		"The next message is your task; it alone is. Do not send out subagents."
+
 	notRun      = "Not run: "
 	interrupted = "Interrupted, outcome unknown: this call had begun when the daemon went down. Check what it did before you repeat it."
 )

@@ -120,6 +120,11 @@ func (d Definition) Inherits() bool {
 	return d.LLM == "" && (d.Model == "" || d.Model == Inherit)
 }
 
+// May reports whether the agent may use a tool, as far as its definition goes.
+func (d Definition) May(tool string) bool {
+	return (d.Tools == nil || slices.Contains(d.Tools, tool)) && !slices.Contains(d.DisallowedTools, tool)
+}
+
 // Clone returns a copy that shares no slices with d.
 func (d Definition) Clone() Definition {
 	d.Tools = slices.Clone(d.Tools)

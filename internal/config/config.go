@@ -122,6 +122,9 @@ type Agent struct {
 	IdleTimeout time.Duration `toml:"idle_timeout" eg:"\"5m\""`
 	// Retries is how often a failed request is sent again; 0 is never.
 	Retries int `toml:"retries" eg:"5"`
+	// MaxDepth is how deep subagents may be nested: 1 is children without
+	// grandchildren, 0 none at all.
+	MaxDepth int `toml:"max_depth" eg:"1"`
 	// ModelAlias maps a model name in an agent file to an LLM's name or "inherit".
 	ModelAlias map[string]string `toml:"model_alias" eg:"{ sonnet = \"inherit\" }"`
 }
@@ -278,6 +281,7 @@ func Default() Config {
 			CommandTimeoutMax: 30 * time.Minute,
 			IdleTimeout:       5 * time.Minute,
 			Retries:           5,
+			MaxDepth:          1,
 			ModelAlias:        map[string]string{"sonnet": "inherit", "opus": "inherit", "haiku": "inherit"},
 		},
 		Sandbox: Sandbox{

@@ -223,6 +223,7 @@ func (v *validator) agent(c *Config) {
 	v.duration("agent.command_timeout", a.CommandTimeout, time.Second, max(a.CommandTimeoutMax, time.Second))
 	v.duration("agent.idle_timeout", a.IdleTimeout, time.Second, day)
 	v.between("agent.retries", a.Retries, 0, 100)
+	v.between("agent.max_depth", a.MaxDepth, 0, 10)
 	for _, alias := range sortedKeys(a.ModelAlias) {
 		if name := a.ModelAlias[alias]; name != "inherit" && !slices.Contains(c.LLMNames(), name) {
 			v.add(join("agent.model_alias", alias), fmt.Sprintf("there is no LLM %q", name), "want \"inherit\" or one of "+quoteAll(c.LLMNames()))

@@ -15,7 +15,7 @@ const command = "cmd/gasupervisor"
 
 func layers() []row {
 	return []row{
-		{pkg: "internal/supervisor", may: []string{"session", "watcher", "internal/agentdef"},
+		{pkg: "internal/supervisor", may: []string{"session", "watcher", "internal/agentdef", "internal/round"},
 			tests: []string{"internal/taskdir", "internal/round", "internal/llm"},
 			why:   "it moves sessions about, and knows neither files nor models"},
 		{pkg: "session", may: []string{"internal/round", "internal/taskdir", "internal/journal", "internal/history", "internal/llm", "plan"},
@@ -49,6 +49,10 @@ func layers() []row {
 		{pkg: "internal/lock", why: leaf},
 		{pkg: "internal/service", why: leaf},
 		{pkg: "internal/houserules", why: leaf},
+		{pkg: "internal/bench", may: []string{"internal/llm/llmtest", "internal/taskdir"},
+			why: "it measures the program by its front door, as its users do"},
+		{pkg: "internal/e2e", tests: []string{"internal/taskdir", "internal/lock", "internal/history", "internal/llm", "internal/llm/llmtest"},
+			why: "it knows the program by its front door, and what stands in the files that it reads there"},
 		{pkg: "plan", why: leaf},
 		{pkg: "watcher", why: "it turns file events into looks, and knows neither models nor the protocol's names"},
 		{pkg: "", why: "it holds config.toml for the command"},
@@ -109,11 +113,11 @@ func calls() []use {
 	why := "a file that others read is replaced by internal/atomicfile alone, which syncs file and directory in the right order"
 	exit := "deferred work and locks would be skipped: return an error, main turns it into an exit code"
 	return []use{
-		{"os.Exit", []string{command + "/main.go"}, exit},
+		{"os.Exit", []string{command + "/main.go", "internal/bench/main.go"}, exit},
 		{"log.Fatal", nil, exit}, {"log.Fatalf", nil, exit}, {"log.Fatalln", nil, exit},
 		{"os.Rename", renames, why}, {".Rename", renames, why}, {".Renameat", renames, why}, {".Renameat2", renames, why},
 		{".RenameatxNp", renames, why}, {".MoveFileEx", renames, why},
-		{"os.WriteFile", nil, "a reader could see half a file: use internal/atomicfile"},
+		{"os.WriteFile", []string{command + "/demo.go", "internal/bench"}, "a reader could see half a file: use internal/atomicfile (demo and bench write as a shell does)"},
 	}
 }
 

@@ -55,6 +55,10 @@ type Input struct {
 	ReadPlan func() (string, error)
 	// WritePlan replaces subagent_plan.md.
 	WritePlan func(string) error
+	// Spawn runs subagents; nil in a round that may have none.
+	Spawn Spawn
+	// Depth counts the tasks above this one; 0 for a task that a supervisor started.
+	Depth int
 }
 
 // Resumed says how far a round had come when it was cut short.

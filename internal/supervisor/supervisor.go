@@ -60,6 +60,15 @@ type task struct {
 	settling, lined bool
 	// trouble is the error that the last session ended with.
 	trouble string
+	// awaited are closed when the task's first round is over: it is a child.
+	awaited []chan struct{}
+}
+
+func (t *task) release() {
+	for _, c := range t.awaited {
+		close(c)
+	}
+	t.awaited = nil
 }
 
 // message is what sessions send: one of the types below.
@@ -67,20 +76,25 @@ type message interface{ message() }
 
 type (
 	ask struct {
-		task   string
-		ticket uint64
+		place
+		ahead bool
 	}
-	leave struct {
-		task   string
-		ticket uint64
-	}
+	leave    struct{ place }
 	finished struct {
 		task string
 		memo *session.Memo
 		err  error
 	}
 	// settled says that a session's first look is over.
-	settled         struct{ task string }
+	settled struct{ task string }
+	// await asks to have a channel closed when a child's first round is over.
+	await struct {
+		child string
+		over  chan struct{}
+	}
+	// stopChild stops a child; over tells that its first round is over.
+	stopChild       struct{ child string }
+	over            struct{ child string }
 	snapshotRequest chan<- Snapshot
 )
 
@@ -88,6 +102,9 @@ func (ask) message()             {}
 func (leave) message()           {}
 func (finished) message()        {}
 func (settled) message()         {}
+func (await) message()           {}
+func (stopChild) message()       {}
+func (over) message()            {}
 func (snapshotRequest) message() {}
 
 // Snapshot is how a Supervisor stands at a moment.
@@ -108,8 +125,11 @@ func New(cfg Config) *Supervisor {
 		queue:    queue{free: max(1, cfg.MaxRunning), places: map[place]bool{}},
 	}
 	s.cfg.Session.Log = cfg.Log
-	s.cfg.Session.Ask = func(name string, ticket uint64) { s.send(ask{name, ticket}) }
-	s.cfg.Session.Leave = func(name string, ticket uint64) { s.send(leave{name, ticket}) }
+	s.cfg.Session.Ask = func(name string, ticket uint64, ahead bool) { s.send(ask{place{name, ticket}, ahead}) }
+	s.cfg.Session.Leave = func(name string, ticket uint64) { s.send(leave{place{name, ticket}}) }
+	s.cfg.Session.Children.Await = s.awaitChild
+	s.cfg.Session.Children.Stop = func(child string) { s.send(stopChild{child}) }
+	s.cfg.Session.Children.Over = func(child string) { s.send(over{child}) }
 	s.cfg.Session.Settled = func(name string) { s.send(settled{name}) }
 	return s
 }
@@ -243,17 +263,29 @@ func runSession(ctx context.Context, ses *session.Session, log *slog.Logger) (me
 func (s *Supervisor) handle(ctx context.Context, m message) {
 	switch m := m.(type) {
 	case ask:
-		s.queue.ask(place(m))
+		s.queue.ask(m.place, m.ahead)
 		s.grant()
 	case leave:
-		s.queue.leave(place(m))
+		s.queue.leave(m.place)
 		s.grant()
+	case await:
+		s.look(ctx, m.child)
+		t := s.tasks[m.child]
+		t.awaited = append(t.awaited, m.over)
+	case stopChild:
+		if t := s.tasks[m.child]; t != nil && t.session != nil {
+			t.session.Stop()
+		}
+	case over:
+		if t := s.tasks[m.child]; t != nil {
+			t.release()
+		}
 	case settled:
 		s.settle(ctx, s.tasks[m.task])
 	case finished:
 		s.finish(ctx, m)
 	case snapshotRequest:
-		snap := Snapshot{Tasks: len(s.tasks), Running: len(s.queue.places), Queued: len(s.queue.waiting)}
+		snap := Snapshot{Tasks: len(s.tasks), Running: len(s.queue.places), Queued: s.queue.length()}
 		for _, t := range s.tasks {
 			if t.session != nil {
 				snap.Live++
@@ -292,6 +324,7 @@ func (s *Supervisor) finish(ctx context.Context, m finished) {
 	t := s.tasks[m.task]
 	again := t.session.HasLook()
 	t.session, t.memo = nil, m.memo
+	t.release()
 	s.settle(ctx, t)
 	if m.err != nil && m.err.Error() != t.trouble {
 		// Said once: every later look may find the same.

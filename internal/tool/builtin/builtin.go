@@ -41,6 +41,9 @@ type Env struct {
 	// SetKeyInfo replaces the agent's part of the working memory. It may be called
 	// at any time while a tool runs.
 	SetKeyInfo func(string)
+	// Delegate sends out subagents for the call of that id, and returns when they
+	// have ended; nil where the agent may send out none.
+	Delegate func(ctx context.Context, call string, d tool.Delegation) tool.Result
 	// Command says how commands run.
 	Command CommandConfig
 	// ResultCap is how many bytes of a result reach the model, as the tool.Set has
@@ -74,13 +77,14 @@ const (
 	UpdateCheckpoint = "update_working_checkpoint"
 	UpdatePlan       = "update_plan"
 	Completion       = "attempt_completion"
+	Task             = "task"
 )
 
 // Names returns the names of all tools, in the order in which models see them.
 func Names() []string {
 	return []string{
 		ReadFile, ListFiles, SearchFiles, ExecuteCommand, WriteToFile, ReplaceInFile,
-		UpdateCheckpoint, UpdatePlan, Completion,
+		UpdateCheckpoint, UpdatePlan, Task, Completion,
 	}
 }
 
@@ -141,6 +145,8 @@ func build(env Env, name string) tool.Tool {
 		return env.updateCheckpoint()
 	case UpdatePlan:
 		return env.updatePlan()
+	case Task:
+		return env.task()
 	}
 	return completion()
 }

@@ -63,7 +63,7 @@ func TestNew(t *testing.T) {
 	}
 	w := newWorld(t, nil)
 	for _, n := range Names() {
-		want := n == ExecuteCommand || n == WriteToFile || n == ReplaceInFile
+		want := n == ExecuteCommand || n == WriteToFile || n == ReplaceInFile || n == Task
 		if w.set.Changes(n) != want {
 			t.Errorf("%s: changes is %v", n, !want)
 		}
