@@ -19,6 +19,7 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/lock"
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
 
@@ -327,10 +328,33 @@ func checkWatches(dir string, tasks int) []finding {
 // checkConfinement says how far agents are confined.
 func checkConfinement(l *config.Loaded) finding {
 	f := finding{Level: levelWarning, Topic: "confinement"}
+	if l.Config.Sandbox.Mode != config.SandboxOff {
+		return checkLevel(l, f)
+	}
 	f.Text = "off: commands of agents run with all rights of the daemon's user; file tools keep to " + strings.Join(l.Config.Sandbox.Roots, ", ")
 	f.Do = "run the daemon as a user, or in a container, that may do no harm; give tasks only to whom you would give a shell"
 	if os.Geteuid() == 0 {
 		f.Text = "off, and this user is root: " + strings.TrimPrefix(f.Text, "off: ")
+	}
+	return f
+}
+
+// checkLevel tries how far commands can be confined.
+func checkLevel(l *config.Loaded, f finding) finding {
+	k, err := newConfinement(&l.Config, nil, nil)
+	if err != nil {
+		f.Level, f.Text, f.Do = levelProblem, err.Error(), "correct it"
+		return f
+	}
+	st := k.sandbox.Status()
+	f.Text, f.Do = st.String(), st.Do
+	switch {
+	case st.Level == confine.None:
+		f.Level = levelProblem
+		f.Do += `; or mode = "off" in [sandbox], for agents that you would give a shell`
+	case st.Why == "":
+		f.Level = levelOK
+		f.Text += "; network " + l.Config.Sandbox.Network.String() + "; " + k.limits
 	}
 	return f
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
 	"github.com/gasupervisor/gasupervisor/internal/supervisor"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
@@ -32,7 +33,9 @@ type engine struct {
 	watch  *watcher.Watcher
 	sup    *supervisor.Supervisor
 	config *config.Config
-	log    *slog.Logger
+	// confinement is nil where commands are not confined.
+	confinement *confinement
+	log         *slog.Logger
 }
 
 // newEngine makes the directories and joins the parts. It starts nothing and
@@ -53,7 +56,10 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools := newToolbox(l)
+	tools, err := newToolbox(l, log)
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
 	runner := agent.New(agent.Config{
 		Models: models.choose,
 		Agents: agents.Lookup,
@@ -69,7 +75,7 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 		Log:         log,
 	})
 	watch := watcher.New(watcher.Config{Dir: c.TempDir, Counts: taskdir.Counts, Log: log})
-	return &engine{root: root, watch: watch, sup: sup, config: c, log: log}, nil
+	return &engine{root: root, watch: watch, sup: sup, config: c, confinement: tools.confinement, log: log}, nil
 }
 
 // general is the agent that works where nothing else is asked for, with the
@@ -97,6 +103,10 @@ func (e *engine) Run(ctx context.Context) error {
 	supervised := make(chan error, 1)
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
+	e.confinement.logLevel(e.log)
+	if err := e.confinement.sweep(e.config.StateDir); err != nil {
+		e.log.Warn("some private directories of tasks that are gone cannot be removed", "err", err)
+	}
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
@@ -150,9 +160,11 @@ type toolbox struct {
 	ceiling sandbox.Ceiling
 	config  *config.Config
 	environ []string
+	// confinement is nil where commands are not confined.
+	confinement *confinement
 }
 
-func newToolbox(l *config.Loaded) *toolbox {
+func newToolbox(l *config.Loaded, log *slog.Logger) (*toolbox, error) {
 	c := &l.Config
 	ceiling := sandbox.Ceiling{
 		Roots:        c.Sandbox.Roots,
@@ -170,7 +182,11 @@ func newToolbox(l *config.Loaded) *toolbox {
 			ceiling.System = append(ceiling.System, sandbox.ToolchainReads(home, os.Getenv)...)
 		}
 	}
-	return &toolbox{ceiling: ceiling.Resolve(), config: c, environ: os.Environ()}
+	confinement, err := newConfinement(c, slices.Concat(ceiling.Roots, ceiling.Read, ceiling.System, []string{ceiling.TempDir}), log)
+	if err != nil {
+		return nil, err
+	}
+	return &toolbox{ceiling: ceiling.Resolve(), config: c, environ: os.Environ(), confinement: confinement}, nil
 }
 
 // protected is what agents may read and never write: what the daemon is made of.
@@ -209,11 +225,19 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 	in := req.Input
 	plan := filepath.Join(in.Dir, taskdir.PlanFile)
 	names := granted(req)
+	var private confine.Private
+	if b.confinement != nil {
+		var err error
+		if private, err = b.confinement.private(in.Task); err != nil {
+			return agent.Toolset{}, err
+		}
+	}
 	ask := sandbox.Ask{
 		TaskDir: in.Dir, WorkDir: in.Settings.WorkDir,
 		InputFiles: in.Settings.InputFiles, OutputFiles: in.Settings.OutputFiles,
 		Writes: builtin.Writes(names),
 		Named:  map[string]string{taskdir.PlanFile: plan},
+		Places: b.confinement.places(private),
 	}
 	policy, err := sandbox.Build(b.ceiling, ask.Resolve())
 	if err != nil {
@@ -224,6 +248,15 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 			return agent.Toolset{}, fmt.Errorf("context.json, key \"work_dir\": %s is not a directory that exists", policy.WorkDir)
 		}
 	}
+	commands := builtin.CommandConfig{
+		Env:            command.Environ(b.environ, b.config.Sandbox.Env, keyVariables(b.config)),
+		DefaultTimeout: b.config.Agent.CommandTimeout,
+		MaxTimeout:     b.config.Agent.CommandTimeoutMax,
+		Limits:         command.Limits{Memory: int64(b.config.Sandbox.Memory), Processes: b.config.Sandbox.Processes},
+	}
+	if b.confinement != nil {
+		commands.Confine = b.confinement.confine(b.confinement.job(policy, private, ask.Paths()))
+	}
 	files := sandbox.OpenFiles(policy)
 	tools, err := builtin.New(builtin.Env{
 		Files:      files,
@@ -231,12 +264,8 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		WritePlan:  in.WritePlan,
 		SetKeyInfo: req.SetKeyInfo,
 		Delegate:   req.Delegate,
-		Command: builtin.CommandConfig{
-			Env:            command.Environ(b.environ, b.config.Sandbox.Env, keyVariables(b.config)),
-			DefaultTimeout: b.config.Agent.CommandTimeout,
-			MaxTimeout:     b.config.Agent.CommandTimeoutMax,
-		},
-		ResultCap: b.config.Agent.ToolResultCap,
+		Command:    commands,
+		ResultCap:  b.config.Agent.ToolResultCap,
 	}, names)
 	if err != nil {
 		return agent.Toolset{}, errors.Join(err, files.Close())

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +42,15 @@ func (a Ask) Resolve() Ask {
 	a.Named = resolveMap(a.Named)
 	a.Places = resolveMap(a.Places)
 	return a
+}
+
+// Paths returns the paths of a.
+func (a Ask) Paths() []string {
+	paths := slices.Concat([]string{a.TaskDir}, slices.Collect(maps.Values(a.InputFiles)), slices.Collect(maps.Values(a.OutputFiles)))
+	if a.WorkDir != "" {
+		paths = append(paths, a.WorkDir)
+	}
+	return paths
 }
 
 // Links returns the symbolic links on the way to paths, with what stands in them,

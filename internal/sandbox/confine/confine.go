@@ -82,6 +82,15 @@ func New(c Config) *Sandbox {
 // which takes some milliseconds.
 func (s *Sandbox) Status() Status { return s.detect() }
 
+// Places returns the private directories as commands know them, and where they are,
+// for file tools to know them likewise.
+func (s *Sandbox) Places(p Private) map[string]string {
+	if s.Status().Level != Full {
+		return map[string]string{p.Home: p.Home, p.Tmp: p.Tmp}
+	}
+	return map[string]string{insideHome: p.Home, insideTmp: p.Tmp}
+}
+
 // Job is what is known of the commands of one round.
 type Job struct {
 	Policy  sandbox.Policy
