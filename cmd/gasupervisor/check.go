@@ -44,19 +44,32 @@ const llmTimeout = 10 * time.Second
 
 func (a *app) checkCommand() *cobra.Command {
 	var asJSON, offline bool
+	var policy, line string
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check configuration, LLMs, limits and confinement",
 		Long: `Looks at everything that the daemon needs, and says for each thing what to do if it
 is not as it should be. It asks each LLM's server for its models, which costs nothing.
-Exit code 1: something keeps the daemon from working.`,
-		Example: "  gasupervisor check\n  gasupervisor check --offline --json",
-		Args:    wants(0, 0, "no arguments"),
+Exit code 1: something keeps the daemon from working.
+
+With --policy it prints instead what a context.json lets a task do, and with --run
+it runs a command as the task's agent would, and exits with its code.`,
+		Example: "  gasupervisor check\n  gasupervisor check --offline --json\n  gasupervisor check --policy temp/audit/context.json\n" +
+			"  gasupervisor check --policy temp/audit/context.json --run 'go test ./...'",
+		Args: wants(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case policy != "":
+				return a.checkPolicy(cmd.Context(), policy, line, asJSON)
+			case line != "":
+				return usagef("--run wants --policy, which says what the command may do")
+			}
 			return a.check(cmd.Context(), asJSON, offline)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&policy, "policy", "", "print what this context.json `FILE` lets a task do")
+	cmd.Flags().StringVar(&line, "run", "", "run `COMMAND` as an agent with that policy would")
 	cmd.Flags().BoolVar(&offline, "offline", false, "do not ask the LLMs' servers")
 	return cmd
 }

@@ -8,16 +8,18 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/journal"
+	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox/netproxy"
+	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/tool/builtin"
 )
 
 // confinement keeps commands to their task's policy. It is nil where the
@@ -153,14 +155,6 @@ func gitIdentity(files ...string) string {
 	return fmt.Sprintf("[user]\n\tname = %s\n\temail = %s\n", quote(name), quote(email))
 }
 
-// places are the private directories as commands know them, and where they are.
-func (k *confinement) places(p confine.Private) map[string]string {
-	if k == nil {
-		return nil
-	}
-	return k.sandbox.Places(p)
-}
-
 // job is what confines the commands of one round. paths are those that the task
 // named itself.
 func (k *confinement) job(policy sandbox.Policy, p confine.Private, paths []string) confine.Job {
@@ -174,9 +168,44 @@ func (k *confinement) job(policy sandbox.Policy, p confine.Private, paths []stri
 	}
 }
 
-// confine returns what commands of the round are started with.
-func (k *confinement) confine(j confine.Job) func(*exec.Cmd) (*command.Confinement, error) {
-	return k.sandbox.Confine(j)
+// allowed is what one round may do.
+type allowed struct {
+	policy   sandbox.Policy
+	commands builtin.CommandConfig
+	// job is what confines its commands, where they are confined.
+	job confine.Job
+}
+
+// allow works out what a round may do, from the configuration and the task's
+// context.json. A refusal is a policyError.
+func (b *toolbox) allow(task, dir string, s round.Settings, writes bool) (allowed, error) {
+	a := allowed{commands: builtin.CommandConfig{
+		Env:            command.Environ(b.environ, b.config.Sandbox.Env, keyVariables(b.config)),
+		DefaultTimeout: b.config.Agent.CommandTimeout,
+		MaxTimeout:     b.config.Agent.CommandTimeoutMax,
+		Limits:         command.Limits{Memory: int64(b.config.Sandbox.Memory), Processes: b.config.Sandbox.Processes},
+	}}
+	ask := sandbox.Ask{
+		TaskDir: dir, WorkDir: s.WorkDir, InputFiles: s.InputFiles, OutputFiles: s.OutputFiles, Writes: writes,
+		Named: map[string]string{taskdir.PlanFile: filepath.Join(dir, taskdir.PlanFile)},
+	}
+	var private confine.Private
+	if b.confinement != nil {
+		var err error
+		if private, err = b.confinement.private(task); err != nil {
+			return a, err
+		}
+		ask.Places = b.confinement.sandbox.Places(private)
+	}
+	var err error
+	if a.policy, err = sandbox.Build(b.ceiling, ask.Resolve()); err != nil {
+		return a, policyError{err}
+	}
+	if b.confinement != nil {
+		a.job = b.confinement.job(a.policy, private, ask.Paths())
+		a.commands.Confine = b.confinement.sandbox.Confine(a.job)
+	}
+	return a, nil
 }
 
 // logLevel says how far commands are confined.

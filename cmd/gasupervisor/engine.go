@@ -16,8 +16,6 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/agentdef"
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
-	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
-	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
 	"github.com/gasupervisor/gasupervisor/internal/supervisor"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
@@ -223,39 +221,16 @@ func (e policyError) Unwrap() error { return e.error }
 // grant makes the tools of one round.
 func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 	in := req.Input
-	plan := filepath.Join(in.Dir, taskdir.PlanFile)
 	names := granted(req)
-	var private confine.Private
-	if b.confinement != nil {
-		var err error
-		if private, err = b.confinement.private(in.Task); err != nil {
-			return agent.Toolset{}, err
-		}
-	}
-	ask := sandbox.Ask{
-		TaskDir: in.Dir, WorkDir: in.Settings.WorkDir,
-		InputFiles: in.Settings.InputFiles, OutputFiles: in.Settings.OutputFiles,
-		Writes: builtin.Writes(names),
-		Named:  map[string]string{taskdir.PlanFile: plan},
-		Places: b.confinement.places(private),
-	}
-	policy, err := sandbox.Build(b.ceiling, ask.Resolve())
+	allowed, err := b.allow(in.Task, in.Dir, in.Settings, builtin.Writes(names))
 	if err != nil {
-		return agent.Toolset{}, policyError{err}
+		return agent.Toolset{}, err
 	}
+	policy := allowed.policy
 	if in.Settings.WorkDir != "" {
 		if fi, err := os.Stat(policy.WorkDir); err != nil || !fi.IsDir() {
 			return agent.Toolset{}, fmt.Errorf("context.json, key \"work_dir\": %s is not a directory that exists", policy.WorkDir)
 		}
-	}
-	commands := builtin.CommandConfig{
-		Env:            command.Environ(b.environ, b.config.Sandbox.Env, keyVariables(b.config)),
-		DefaultTimeout: b.config.Agent.CommandTimeout,
-		MaxTimeout:     b.config.Agent.CommandTimeoutMax,
-		Limits:         command.Limits{Memory: int64(b.config.Sandbox.Memory), Processes: b.config.Sandbox.Processes},
-	}
-	if b.confinement != nil {
-		commands.Confine = b.confinement.confine(b.confinement.job(policy, private, ask.Paths()))
 	}
 	files := sandbox.OpenFiles(policy)
 	tools, err := builtin.New(builtin.Env{
@@ -264,7 +239,7 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		WritePlan:  in.WritePlan,
 		SetKeyInfo: req.SetKeyInfo,
 		Delegate:   req.Delegate,
-		Command:    commands,
+		Command:    allowed.commands,
 		ResultCap:  b.config.Agent.ToolResultCap,
 	}, names)
 	if err != nil {

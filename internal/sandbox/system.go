@@ -48,6 +48,7 @@ func ToolchainReads(home string, getenv func(string) string) []string {
 	fromEnv("CARGO_HOME", "bin")
 	fromEnv("RUSTUP_HOME", "toolchains")
 	fromEnv("RUSTUP_HOME", "settings.toml")
+	fromEnv("RUSTUP_HOME", "update-hashes")
 	fromEnv("NVM_DIR", "")
 	fromEnv("PYENV_ROOT", "")
 	fromEnv("JAVA_HOME", "")
@@ -56,7 +57,7 @@ func ToolchainReads(home string, getenv func(string) string) []string {
 	if filepath.IsAbs(home) {
 		for _, d := range strings.Fields(`
 			go/pkg/mod go/bin sdk
-			.cargo/registry .cargo/git .cargo/bin .rustup/toolchains .rustup/settings.toml
+			.cargo/registry .cargo/git .cargo/bin .rustup/toolchains .rustup/settings.toml .rustup/update-hashes
 			.nvm .local/share/fnm .fnm .volta/tools .volta/bin .npm/_cacache .bun/bin .deno/bin .local/share/pnpm
 			.pyenv .local/share/uv/python .local/share/uv/tools .local/pipx/venvs .local/share/pipx/venvs
 			.local/lib .local/bin miniconda3 anaconda3 miniforge3

@@ -171,7 +171,7 @@ func (f *finder) worktree(dotGit string) (common string, ok bool) {
 	if filepath.Base(filepath.Dir(gitDir)) != "worktrees" || filepath.Base(common) != ".git" {
 		return "", false
 	}
-	if real, err := filepath.EvalSymlinks(common); err != nil || real != common || !f.policy.Grantable(common) {
+	if real, err := filepath.EvalSymlinks(common); err != nil || real != common || !f.policy.Grantable(filepath.Dir(common)) {
 		return "", false
 	}
 	back, err := filepath.EvalSymlinks(readLine(filepath.Join(gitDir, "gitdir"), ""))
