@@ -46,7 +46,7 @@ func (f *finder) walk(root string) {
 		f.seen[dir] = true
 		entries := f.list(dir)
 		if isGitDir(entries) {
-			f.gitDir(dir, dir)
+			f.gitDir(dir)
 			continue
 		}
 		for _, e := range entries {
@@ -94,12 +94,14 @@ func isGitDir(entries []os.DirEntry) bool {
 func (f *finder) dotGit(path string, e os.DirEntry) {
 	switch {
 	case e.IsDir():
-		f.gitDir(path, filepath.Dir(path))
+		f.gitDir(path)
+		f.hooks(filepath.Join(path, "config"), filepath.Dir(path))
 	case e.Type().IsRegular():
 		f.found.Keep = append(f.found.Keep, path)
 		if common, ok := f.worktree(path); ok {
 			f.found.Write = append(f.found.Write, common)
-			f.gitDir(common, "")
+			f.gitDir(common)
+			f.hooks(filepath.Join(common, "config"), filepath.Dir(path))
 		}
 	default:
 		// A link: what it leads to is not this checkout's.
@@ -107,9 +109,8 @@ func (f *finder) dotGit(path string, e os.DirEntry) {
 	}
 }
 
-// gitDir protects what git obeys in a repository. top is where its files are
-// checked out.
-func (f *finder) gitDir(dir, top string) {
+// gitDir protects what git obeys in a repository.
+func (f *finder) gitDir(dir string) {
 	if f.seen[dir+"/."] {
 		return
 	}
@@ -124,14 +125,6 @@ func (f *finder) gitDir(dir, top string) {
 	for _, name := range []string{"config.worktree", "commondir"} {
 		f.keepIfThere(filepath.Join(dir, name))
 	}
-	if hooks := hooksPath(config); hooks != "" && top != "" {
-		if !filepath.IsAbs(hooks) {
-			hooks = filepath.Join(top, hooks)
-		}
-		if look(hooks) == Directory && !under(top, filepath.Clean(hooks)) {
-			f.found.Keep = append(f.found.Keep, hooks)
-		}
-	}
 	for _, e := range f.list(filepath.Join(dir, "worktrees")) {
 		at := filepath.Join(dir, "worktrees", e.Name())
 		if !e.IsDir() {
@@ -144,6 +137,21 @@ func (f *finder) gitDir(dir, top string) {
 	}
 	if look(filepath.Join(dir, "modules")) == Directory {
 		f.walk(filepath.Join(dir, "modules"))
+	}
+}
+
+// hooks protects the directory that a config says has the hooks, for a checkout in
+// top.
+func (f *finder) hooks(config, top string) {
+	hooks := hooksPath(config)
+	if hooks == "" {
+		return
+	}
+	if !filepath.IsAbs(hooks) {
+		hooks = filepath.Join(top, hooks)
+	}
+	if look(hooks) == Directory && !under(top, filepath.Clean(hooks)) {
+		f.found.Keep = append(f.found.Keep, hooks)
 	}
 }
 

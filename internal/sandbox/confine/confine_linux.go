@@ -220,9 +220,13 @@ func (t *talk) take(rights []byte) {
 func (t *talk) ended() command.Report {
 	t.conn.SetReadDeadline(time.Now().Add(time.Second))
 	<-t.read
+	outOfMemory := t.group != nil && t.group.ranOut()
 	t.close()
 	r := command.Report{Limit: t.limit, Left: t.left}
 	switch {
+	case t.limit != "":
+	case outOfMemory:
+		r.Limit = fmt.Sprintf("it used more than %s of memory (memory in [sandbox] of config.toml)", Size(t.spec.Limits.Memory))
 	case t.failed != nil:
 		r.Err = t.failed
 	case !t.ready:

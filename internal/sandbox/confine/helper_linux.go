@@ -112,14 +112,19 @@ func (h *helper) run() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	shell := h.startShell()
-	if err := <-shell.started; err != nil {
+	shell := h.confinedThread()
+	if err := <-shell.confined; err != nil {
 		return 0, err
 	}
 	if s.Level == Full {
+		// Before the command can look at it.
 		if err := dropAllThreads(); err != nil {
 			return 0, &StepError{"drop the helper's capabilities", err}
 		}
+	}
+	close(shell.start)
+	if err := <-shell.started; err != nil {
+		return 0, err
 	}
 	if err := h.ready(listener); err != nil {
 		return 0, &StepError{"report", err}
@@ -148,15 +153,20 @@ func (h *helper) ready(listener int) error {
 
 // shell is the shell and the thread that started it.
 type shell struct {
-	started chan error
-	pid     int
-	ended   chan unix.WaitStatus
+	confined chan error    // gets the result of confining the thread
+	start    chan struct{} // closed when the shell is to start
+	started  chan error    // gets the result of that
+	pid      int
+	ended    chan unix.WaitStatus // gets the shell's end, and is closed when nothing is left
 }
 
-// startShell confines a thread and starts the shell from it. The thread is not
+// confinedThread confines a thread and starts the shell from it. The thread is not
 // used for anything else afterwards but to wait for processes.
-func (h *helper) startShell() *shell {
-	sh := &shell{started: make(chan error, 1), ended: make(chan unix.WaitStatus, 1)}
+func (h *helper) confinedThread() *shell {
+	sh := &shell{
+		confined: make(chan error, 1), start: make(chan struct{}), started: make(chan error, 1),
+		ended: make(chan unix.WaitStatus, 1),
+	}
 	s := h.spec
 	go func() {
 		// Never unlocked: the thread ends with the goroutine.
@@ -166,20 +176,24 @@ func (h *helper) startShell() *shell {
 			{"Landlock", func() error { return restrictPaths(s) }},
 			{"close files", func() error { return unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) }},
 			{"seccomp", func() error { return filterSyscalls(s) }},
-			{"start the shell", func() (err error) {
-				if s.Probe {
-					return nil
-				}
-				sh.pid, err = syscall.ForkExec(s.Shell, append([]string{s.Shell}, s.Args...), &syscall.ProcAttr{
-					Dir: s.Dir, Env: s.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
-				})
-				return err
-			}},
 		})
-		sh.started <- err
-		if err != nil || s.Probe {
+		sh.confined <- err
+		if err != nil {
 			return
 		}
+		<-sh.start
+		if s.Probe {
+			sh.started <- nil
+			return
+		}
+		sh.pid, err = syscall.ForkExec(s.Shell, append([]string{s.Shell}, s.Args...), &syscall.ProcAttr{
+			Dir: s.Dir, Env: s.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+		})
+		if err != nil {
+			sh.started <- &StepError{fmt.Sprintf("start %s in %s", s.Shell, s.Dir), err}
+			return
+		}
+		sh.started <- nil
 		sh.reap()
 	}()
 	return sh
