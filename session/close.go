@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/history"
@@ -231,8 +232,8 @@ func (s *Session) writeResults(dir *taskdir.Dir) error {
 	if err := dir.WriteHistory(b); err != nil {
 		return err
 	}
-	if end := s.st.Outcome; end.Reason == round.Completed && len(s.st.Settings.OutputSchema) > 0 {
-		return dir.WriteResult([]byte(end.Result))
+	if end := s.st.Outcome; end.Reason == round.Completed && len(end.Data) > 0 {
+		return dir.WriteResult(append(slices.Clip(end.Data), '\n'))
 	}
 	return nil
 }
@@ -370,6 +371,9 @@ func (s *Session) endAside(dir, old *taskdir.Dir, o round.Outcome) error {
 
 // awaitReply waits for a reply, unless there is one already.
 func (s *Session) awaitReply(ctx context.Context) error {
+	if s.st.childDone() {
+		return s.endChild(ctx)
+	}
 	if opened, err := s.openNoted(ctx); opened || err != nil {
 		return err
 	}

@@ -22,9 +22,9 @@ import (
 func (s *Session) readFiles(dir *taskdir.Dir) (b *beganRecord, f *round.Failure, wait time.Duration) {
 	st, r := s.st, s.run
 	switch {
-	case st.Round > 0 && !st.Began:
+	case (st.Round > 0 || st.Parent != "") && !st.Began:
 		return &beganRecord{}, nil, 0
-	case st.Round > 0 || st.Answers > 0 || st.Began && !s.filesChanged(dir):
+	case st.Round > 0 || st.Parent != "" || st.Answers > 0 || st.Began && !s.filesChanged(dir):
 		return nil, nil, 0
 	}
 	b = &beganRecord{}

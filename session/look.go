@@ -58,7 +58,7 @@ func (s *Session) look(ctx context.Context) error {
 	if err := s.lookAtStop(ctx, dir, sight.Stop); err != nil {
 		return err
 	}
-	if s.phase == Running && s.run.live() && s.run.failed == nil {
+	if s.phase == Running && s.run.live() && s.run.failed == nil && s.st.Parent == "" {
 		if err := s.lookAtLateFiles(ctx, sight); err != nil {
 			return err
 		}

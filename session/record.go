@@ -30,12 +30,17 @@ type record struct {
 	Append   *appendRecord   `json:"append,omitempty"`
 	Rewrite  *rewriteRecord  `json:"rewrite,omitempty"`
 	Spent    *llm.Usage      `json:"spent,omitempty"`
+	Reserved *llm.Amount     `json:"reserved,omitempty"`
+	Child    *childRecord    `json:"child,omitempty"`
 	Warning  *string         `json:"warning,omitempty"`
 	Moved    *taskdir.FileID `json:"moved,omitempty"`
 	Aside    *asideRecord    `json:"aside,omitempty"`
 	Closed   *closedRecord   `json:"closed,omitempty"`
 	Ended    *endedRecord    `json:"ended,omitempty"`
 	Snapshot *state          `json:"snapshot,omitempty"`
+
+	// Estimated stands beside Spent: see round.SpentBeside.
+	Estimated llm.Amount `json:"estimated,omitzero"`
 
 	// Memo is what waiting needs. A journal whose last record has one is known
 	// without reading the rest.
@@ -59,9 +64,28 @@ type (
 		Seq  uint64        `json:"seq,omitempty"`
 		Past []pastMessage `json:"past,omitempty"`
 		// Rounds is how many outputs stood there already, in a session that was
-		// adopted from another program, and History the conversation it left behind.
-		Rounds  int           `json:"rounds,omitempty"`
+		// adopted from another program.
+		Rounds int `json:"rounds,omitempty"`
+		// Parent makes the session a subagent's, which takes its settings and what it
+		// goes on from here instead of from files.
+		Parent   string          `json:"parent,omitempty"`
+		Depth    int             `json:"depth,omitempty"`
+		Settings *round.Settings `json:"settings,omitempty"`
+		Prepared *round.Prepared `json:"prepared,omitempty"`
+		// History is the conversation that a subagent or an adopted session goes on from.
 		History []llm.Message `json:"history,omitempty"`
+	}
+
+	// childRecord names the child that does a job of this session's; later ones for
+	// the same job replace it.
+	childRecord struct {
+		// Call and N are the job's: see round.Spawn.
+		Call string `json:"call"`
+		N    int    `json:"n"`
+		Task string `json:"task"`
+		// Done says that its first round is over; Spent is what that cost.
+		Done  bool      `json:"done,omitempty"`
+		Spent llm.Usage `json:"spent,omitzero"`
 	}
 
 	// pastMessage is a control file that an earlier session acted on.
@@ -115,6 +139,9 @@ type (
 		LLM     string      `json:"llm,omitempty"`
 		Model   string      `json:"model,omitempty"`
 		Begun   []string    `json:"begun,omitempty"`
+		// Estimated and Break are round.Answered's.
+		Estimated llm.Amount `json:"estimated,omitzero"`
+		Break     string     `json:"break,omitempty"`
 	}
 
 	appendRecord struct {

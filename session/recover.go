@@ -317,6 +317,9 @@ func (s *Session) resumeRecorded(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.st.childDone() {
+		return s.endChild(ctx)
+	}
 	if s.phase == Awaiting || s.phase == Ended {
 		_, err := s.openNoted(ctx)
 		return err

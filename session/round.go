@@ -31,8 +31,15 @@ type running struct {
 	emitted  chan emission
 	inboxes  chan chan<- inboxReply
 	returned chan round.Outcome
+	spawns   chan spawnRequest
+	ended    chan spawnEnd
 	// gone is closed when nobody serves the runner any more.
 	gone chan struct{}
+
+	// jobs counts subagents that are waited for; regains are those done with that
+	// wait for the round to have its place back.
+	jobs    int
+	regains []chan<- struct{}
 
 	// failed is why the session ends the round, where it does.
 	failed  *round.Failure
@@ -54,6 +61,11 @@ type emission struct {
 type inboxReply struct {
 	notes []round.Note
 	err   error
+}
+
+// over forgets the runner.
+func (r *running) over() {
+	r.cancel, r.emitted, r.inboxes, r.returned, r.spawns, r.ended, r.jobs = nil, nil, nil, nil, nil, nil, 0
 }
 
 // live reports whether a runner is at work.
@@ -85,6 +97,20 @@ func (s *Session) inboxRequests() <-chan chan<- inboxReply {
 		return nil
 	}
 	return s.run.inboxes
+}
+
+func (s *Session) spawnRequests() <-chan spawnRequest {
+	if s.run == nil {
+		return nil
+	}
+	return s.run.spawns
+}
+
+func (s *Session) spawnEnds() <-chan spawnEnd {
+	if s.run == nil {
+		return nil
+	}
+	return s.run.ended
 }
 
 func (s *Session) outcomes() <-chan round.Outcome {
@@ -242,11 +268,19 @@ func (s *Session) startRunner(dir *taskdir.Dir) {
 		Task: s.task, Dir: dir.Path(), Session: st.Session, Round: st.Round,
 		Message: st.RoundText, Settings: st.Settings, KeyInfo: st.KeyInfo,
 		Prepared: st.Prepared, Conversation: slices.Clip(st.Conversation),
-		Spent: st.Spent, StartedAt: st.RoundStarted,
+		Spent: st.Spent, Estimated: st.Estimated, StartedAt: st.RoundStarted,
+		Context: st.Context, LastLLM: st.LLM, Depth: st.Depth,
 		Inbox: r.inbox(), ReadPlan: dir.ReadPlan, WritePlan: dir.WritePlan,
 	}
 	if st.Joined {
 		in.Resumed = &round.Resumed{Turn: st.Turn, Begun: st.Begun}
+	}
+	if st.Depth < s.cfg.Children.MaxDepth {
+		r.spawns, r.ended = make(chan spawnRequest), make(chan spawnEnd)
+		in.Spawn = s.spawner(r)
+	}
+	if st.inFirstRound() {
+		in.Reserve = s.parentsBudget()
 	}
 	emit, returned, log := r.emit(), r.returned, s.log()
 	go func() {
@@ -316,7 +350,9 @@ func (s *Session) runnerReturned(ctx context.Context, out round.Outcome) error {
 	r := s.run
 	if r.live() {
 		r.cancel(nil)
-		r.cancel, r.emitted, r.inboxes, r.returned = nil, nil, nil, nil
+		s.regained()
+		r.over()
+		s.stopChildren()
 	}
 	if ctx.Err() != nil && out.Reason == round.Interrupted {
 		return nil // by the daemon's stop, and it goes on after that
@@ -345,7 +381,8 @@ func (s *Session) endRunner() error {
 	r.cancel(round.ErrShutdown)
 	close(r.gone)
 	returned := r.returned
-	r.cancel, r.emitted, r.inboxes, r.returned = nil, nil, nil, nil
+	s.regained()
+	r.over()
 	var grace <-chan time.Time
 	if s.cfg.RunnerGrace > 0 {
 		t := time.NewTimer(s.cfg.RunnerGrace)
@@ -399,7 +436,8 @@ func (s *Session) emitted(ctx context.Context, e round.Event) error {
 		s.event("answer_restarted", map[string]any{"turn": r.turn, "reason": e.Reason})
 	case round.Answered:
 		err := s.commit(ctx, &record{Answer: &answerRecord{
-			Turn: e.Turn, Message: e.Message, Spent: e.Spent, Context: e.Context, Window: e.Window, LLM: e.LLM, Model: e.Model, Begun: e.Begun}})
+			Turn: e.Turn, Message: e.Message, Spent: e.Spent, Context: e.Context, Window: e.Window, LLM: e.LLM, Model: e.Model, Begun: e.Begun,
+			Estimated: e.Estimated, Break: e.Break}})
 		if err != nil {
 			return err
 		}
@@ -428,7 +466,9 @@ func (s *Session) emitted(ctx context.Context, e round.Event) error {
 		s.event("rewritten", map[string]any{"cause": e.Cause, "dropped": e.Dropped})
 		return s.snapshot(ctx)
 	case round.SpentBeside:
-		return s.commit(ctx, &record{Spent: &e.Spent})
+		return s.commit(ctx, &record{Spent: &e.Spent, Estimated: e.Estimated})
+	case round.Reserved:
+		return s.commit(ctx, &record{Reserved: &e.Amount})
 	case round.Warned:
 		s.statusSoon()
 		return s.hold(&record{Warning: &e.Text})
@@ -444,14 +484,15 @@ func (s *Session) emitted(ctx context.Context, e round.Event) error {
 // discard keeps of an event of a round that starts over what it has cost.
 func (s *Session) discard(e round.Event) error {
 	var spent llm.Usage
+	var estimated llm.Amount
 	switch e := e.(type) {
 	case round.Answered:
-		spent = e.Spent
+		spent, estimated = e.Spent, e.Estimated
 	case round.SpentBeside:
-		spent = e.Spent
+		spent, estimated = e.Spent, e.Estimated
 	}
-	if spent != (llm.Usage{}) {
-		if err := s.hold(&record{Spent: &spent}); err != nil {
+	if spent != (llm.Usage{}) || estimated != (llm.Amount{}) {
+		if err := s.hold(&record{Spent: &spent, Estimated: estimated}); err != nil {
 			return err
 		}
 	}

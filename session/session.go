@@ -72,8 +72,12 @@ type Config struct {
 	RunnerGrace time.Duration
 	// Ask asks for a place to run a round in; Session.Grant answers with the same
 	// ticket. Leave takes the request back or gives the place back. Neither blocks
-	// for long, both may be called from any session's goroutine.
-	Ask, Leave func(task string, ticket uint64)
+	// for long, both may be called from any session's goroutine. Ask puts requests
+	// that are ahead before all others.
+	Ask   func(task string, ticket uint64, ahead bool)
+	Leave func(task string, ticket uint64)
+	// Children is how sessions reach their subagents.
+	Children Children
 	// Settled, when set, is told once in each Session.Run that the first look is over.
 	Settled func(task string)
 	// Disk bounds how many sessions write to their journals at the same time, and
@@ -117,6 +121,7 @@ type Session struct {
 
 	looks  chan struct{}
 	grants chan uint64
+	stops  chan struct{}
 
 	// The rest belongs to the goroutine of Run.
 
@@ -179,6 +184,7 @@ func New(cfg *Config, task string, memo *Memo) *Session {
 		cfg: cfg, task: task, memo: memo,
 		looks:  make(chan struct{}, 1),
 		grants: make(chan uint64, 1),
+		stops:  make(chan struct{}, 1),
 	}
 	if memo != nil {
 		s.phase, s.nextSeq, s.looked = memo.Phase, memo.Seq+1, true
@@ -196,6 +202,14 @@ func (s *Session) Look() {
 
 // HasLook reports whether a look was asked for that Run has not taken up.
 func (s *Session) HasLook() bool { return len(s.looks) > 0 }
+
+// Stop stops a subagent for its parent, as a _stop does, and ends its session.
+func (s *Session) Stop() {
+	select {
+	case s.stops <- struct{}{}:
+	default:
+	}
+}
 
 // Grant gives the place that was asked for with this ticket. One goroutine calls it.
 func (s *Session) Grant(ticket uint64) {
@@ -251,9 +265,19 @@ func (s *Session) next(ctx context.Context) error {
 	case <-s.looks:
 		err = s.look(ctx)
 	case ticket := <-s.grants:
-		if s.asked && ticket == s.ticket {
+		switch {
+		case !s.asked || ticket != s.ticket:
+		case s.run != nil && s.run.regains != nil:
+			s.regained()
+		default:
 			err = s.happen(ctx, PlaceGranted)
 		}
+	case <-s.stops:
+		err = s.stopChild(ctx)
+	case req := <-s.spawnRequests():
+		s.serveSpawn(ctx, req)
+	case end := <-s.spawnEnds():
+		err = s.jobOver(end)
 	case em := <-s.emissions():
 		s.serve(ctx, em)
 	case req := <-s.inboxRequests():
@@ -330,9 +354,7 @@ func (s *Session) do(ctx context.Context, a Action) error {
 	case OpenRound:
 		return s.openRound(ctx)
 	case Enqueue:
-		s.ticket++
-		s.asked = true
-		s.cfg.Ask(s.task, s.ticket)
+		s.ask(s.st.inFirstRound())
 		s.statusDue = time.Now().Add(flushEvery)
 	case LeaveQueue, FreePlace:
 		s.leave()
@@ -345,7 +367,7 @@ func (s *Session) do(ctx context.Context, a Action) error {
 	case CancelRestart:
 		return s.cancelRun(ctx, round.ErrRestart)
 	case CancelLeave:
-		return s.cancelRun(ctx, round.ErrShutdown)
+		return s.cancelRun(ctx, errLeaving)
 	case CloseRound:
 		return s.closeRound(ctx)
 	case CloseUnrun:

@@ -72,7 +72,7 @@ func newDesk(t *testing.T, r Runner) *desk {
 	t.Cleanup(func() { root.Close() })
 	d.cfg = &Config{
 		Root: root, StateDir: t.TempDir(), Runner: r, ReplyTimeout: time.Minute, Log: slog.New(slog.DiscardHandler),
-		Ask: func(task string, ticket uint64) {
+		Ask: func(task string, ticket uint64, _ bool) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			s := d.live[task]

@@ -174,6 +174,10 @@ func (s *Session) status(dir *taskdir.Dir) *taskdir.Status {
 		v.OpenPoints, v.MissingOutputs = o.OpenPoints, o.MissingOutputs
 	}
 	v.Warnings = slices.Concat(st.Warnings, st.ContextWarnings)
+	v.Parent = taskdir.Text(st.Parent)
+	for _, c := range st.Children {
+		v.Children = append(v.Children, c.Task)
+	}
 	for _, r := range st.Receipts {
 		v.Messages = append(v.Messages, taskdir.Message{
 			File: r.File, TakenAt: taskdir.Time{Time: r.TakenAt}, Bytes: r.Bytes, SHA256: r.SHA256, Encoding: r.Encoding,

@@ -65,13 +65,22 @@ type state struct {
 	Seq      uint64       `json:"seq"`
 	Receipts []Receipt    `json:"receipts,omitempty"`
 
-	Spent     llm.Usage `json:"spent"`
-	ToolCalls int       `json:"tool_calls"`
-	Context   int       `json:"context,omitempty"`
-	Window    int       `json:"window,omitempty"`
-	Agent     string    `json:"agent,omitempty"`
-	LLM       string    `json:"llm,omitempty"`
-	Model     string    `json:"model,omitempty"`
+	Spent llm.Usage `json:"spent"`
+	// Estimated is round.Input's; Reserved is set aside for the request under way.
+	Estimated llm.Amount `json:"estimated,omitzero"`
+	Reserved  llm.Amount `json:"reserved,omitzero"`
+	ToolCalls int        `json:"tool_calls"`
+	Context   int        `json:"context,omitempty"`
+	Window    int        `json:"window,omitempty"`
+	Agent     string     `json:"agent,omitempty"`
+	LLM       string     `json:"llm,omitempty"`
+	Model     string     `json:"model,omitempty"`
+
+	// Parent is the task that this one is a subagent of; Depth counts those above it.
+	Parent string `json:"parent,omitempty"`
+	Depth  int    `json:"depth,omitempty"`
+	// Children are the session's subagents.
+	Children []childRecord `json:"children,omitempty"`
 
 	Outcome  *closedRecord `json:"outcome,omitempty"`
 	ClosedAt time.Time     `json:"closed_at,omitzero"`
@@ -119,7 +128,11 @@ func (s *state) apply(r *record, off int64) error {
 	case r.Rewrite != nil:
 		s.Conversation, s.Forked, s.Context = r.Rewrite.Messages, 0, 0
 	case r.Spent != nil:
-		s.Spent = s.Spent.Add(*r.Spent)
+		s.spend(*r.Spent, r.Estimated)
+	case r.Reserved != nil:
+		s.Reserved = *r.Reserved
+	case r.Child != nil:
+		s.addChild(*r.Child)
 	case r.Warning != nil:
 		s.warn(*r.Warning)
 	case r.Moved != nil:
@@ -149,9 +162,16 @@ func (s *state) open(r *record, off int64) error {
 		Version: o.Version, Task: o.Task, Session: o.Session, Dir: o.Dir, Input: o.Input, Seq: o.Seq, Past: o.Past,
 		Phase: Queued, StartedAt: r.At, RoundFrom: taskdir.InputFile, RoundText: o.Text, from: off,
 	}
+	s.Conversation, s.Forked = o.History, len(o.History)
+	if o.Parent != "" {
+		s.Parent, s.Depth, s.Settings, s.Prepared = o.Parent, o.Depth, *o.Settings, o.Prepared
+		if o.Prepared != nil {
+			s.Agent, s.LLM, s.Model = o.Prepared.Agent, o.Prepared.LLM, o.Prepared.Model
+		}
+	}
 	if o.Rounds > 0 {
 		s.Phase, s.Round, s.Reason, s.RoundText = Ended, o.Rounds-1, round.Completed, ""
-		s.Conversation, s.Forked, s.Joined = o.History, len(o.History), true
+		s.Joined = true
 		return nil
 	}
 	s.addReceipt(Receipt{
@@ -214,7 +234,7 @@ func (s *state) begin(r *record) {
 	if s.RoundStarted.IsZero() {
 		s.RoundStarted = r.At
 	}
-	if s.Round > 0 {
+	if s.Round > 0 || s.Parent != "" {
 		return
 	}
 	s.Settings, s.ContextMark, s.HistoryMark, s.ContextWarnings = b.Settings, b.Context, b.HistoryMark, b.Warnings
@@ -232,13 +252,20 @@ func (s *state) resume() {
 		s.Crashes++
 	}
 	s.Paused = false
+	// The request that was under way may have been paid for.
+	s.Estimated, s.Reserved = s.Estimated.Add(s.Reserved), llm.Amount{}
+}
+
+func (s *state) spend(spent llm.Usage, estimated llm.Amount) {
+	s.Spent = s.Spent.Add(spent)
+	s.Estimated, s.Reserved = s.Estimated.Add(estimated), llm.Amount{}
 }
 
 func (s *state) answer(a *answerRecord) {
 	s.Conversation = append(s.Conversation, a.Message)
 	s.Turn, s.Crashes = a.Turn, 0
 	s.Answers++
-	s.Spent = s.Spent.Add(a.Spent)
+	s.spend(a.Spent, a.Estimated)
 	s.ToolCalls += len(a.Message.ToolCalls)
 	s.Begun = nil
 	for _, id := range a.Begun {
@@ -284,7 +311,7 @@ func (s *state) setAside(n int) {
 func (s *state) close(r *record) {
 	c := r.Closed
 	s.Phase, s.Outcome, s.Reason, s.ClosedAt, s.Deadline = Awaiting, c, c.Reason, r.At, c.Deadline
-	s.Begun = nil
+	s.Begun, s.Reserved = nil, llm.Amount{}
 	if s.Stop != 0 {
 		outcome := outcomeStopped
 		if c.Reason != round.Stopped {
@@ -330,7 +357,39 @@ func (s *state) warn(text string) {
 // atRest reports whether the session has nothing to do until something happens, so
 // that its Memo says all there is to know.
 func (s *state) atRest() bool {
+	if s.childDone() {
+		return false
+	}
 	return (s.Phase == Awaiting || s.Phase == Ended) && len(s.Notes) == 0 && s.Stop == 0 && s.Aside == 0
+}
+
+// inFirstRound reports whether a subagent is at what its parent asked for.
+func (s *state) inFirstRound() bool { return s.Parent != "" && s.Round == 0 }
+
+// childDone reports whether a subagent is to end, since its first round is over.
+func (s *state) childDone() bool { return s.inFirstRound() && s.Phase == Awaiting }
+
+func (s *state) addChild(c childRecord) {
+	i := slices.IndexFunc(s.Children, func(o childRecord) bool { return o.Call == c.Call && o.N == c.N })
+	if i < 0 {
+		s.Children = append(s.Children, c)
+		return
+	}
+	if c.Done && !s.Children[i].Done {
+		s.Spent = s.Spent.Add(c.Spent)
+		s.Crashes = 0
+	}
+	s.Children[i] = c
+}
+
+// openChildren names the subagents whose first round is not known to be over.
+func (s *state) openChildren() (names []string) {
+	for _, c := range s.Children {
+		if !c.Done {
+			names = append(names, c.Task)
+		}
+	}
+	return names
 }
 
 // memo is what is kept while the session waits.

@@ -147,7 +147,7 @@ func (b *batch) task(ctx context.Context, name string, p prompt, workDir string)
 		return nil, err
 	}
 	if p.history != nil {
-		if err := taskdir.WriteForkHistory(b.temp, name, p.history); err != nil {
+		if err := taskdir.WriteHistory(b.temp, name, p.history); err != nil {
 			return nil, err
 		}
 	}

@@ -82,7 +82,7 @@ func (a *app) fork(cmd *cobra.Command, name, fresh string, f forkFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := taskdir.WriteForkHistory(tempDir, fresh, conversation); err != nil {
+	if err := taskdir.WriteHistory(tempDir, fresh, conversation); err != nil {
 		return err
 	}
 	context, err := os.ReadFile(filepath.Join(taskdir.TaskPath(tempDir, name), taskdir.ContextFile))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -40,7 +41,7 @@ func (a *app) genericAgent(ctx context.Context, args []string) error {
 // it says.
 func (a *app) gaFunc(ctx context.Context, ga gaArgs, args []string) error {
 	if !ga.NoBG {
-		pid, err := background(append(args, "--nobg"), nil, nil)
+		pid, err := background(append(args, "--nobg"), nil, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -107,9 +108,19 @@ func (a *app) gaTask(ctx context.Context, ga gaArgs) error {
 	if l.File != "" {
 		args = append([]string{"--config", l.File}, args...)
 	}
-	pid, err := background(args, std[0], std[1])
+	// A script may end the process as soon as it has read its number.
+	ready, begun, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start waiter: %w", err)
+	}
+	defer ready.Close()
+	pid, err := background(args, begun, std[0], std[1])
+	begun.Close()
 	if err != nil {
 		return err
+	}
+	if _, err := io.Copy(io.Discard, ready); err != nil {
+		return fmt.Errorf("start waiter: %w", err)
 	}
 	a.ui.printf("PID: %d\n", pid)
 	return nil
@@ -119,7 +130,7 @@ func (a *app) gaTask(ctx context.Context, ga gaArgs) error {
 func (a *app) gaInput(l *config.Loaded, ga gaArgs) error {
 	tempDir := l.Config.TempDir
 	path := filepath.Join(taskdir.TaskPath(tempDir, ga.Task), taskdir.InputFile)
-	input, err := os.Lstat(path)
+	input, err := os.ReadFile(path)
 	if ga.Input == "" && errors.Is(err, fs.ErrNotExist) {
 		return usagef("task %q has no input.txt; write it first, or give --input", ga.Task)
 	}
@@ -140,18 +151,19 @@ func (a *app) gaInput(l *config.Loaded, ga gaArgs) error {
 		if err != nil {
 			return usagef("read history: %w", err)
 		}
-		if err := taskdir.WriteForkHistory(tempDir, ga.Task, data); err != nil {
+		if err := taskdir.WriteHistory(tempDir, ga.Task, data); err != nil {
 			return err
 		}
 	}
 	if ga.Input != "" {
 		return taskdir.WriteInput(tempDir, ga.Task, ga.Input)
 	}
-	// Started again on an input that was done with: GenericAgent does it again.
-	if st, err := taskdir.ReadStatus(taskdir.TaskPath(tempDir, ga.Task)); err == nil &&
-		st.State == taskdir.Ended && input != nil && !input.ModTime().After(st.UpdatedAt.Time) {
-		now := time.Now()
-		return os.Chtimes(path, now, now)
+	// Started again on an input that was done with: GenericAgent does it again, and
+	// what is written again is a new input.
+	v, err := lookAt(tempDir, ga.Task)
+	if err == nil && v.Status != nil && v.Status.State == taskdir.Ended && v.Settled {
+		text, _ := taskdir.Decode(input)
+		return taskdir.WriteInput(tempDir, ga.Task, text)
 	}
 	return nil
 }
@@ -176,7 +188,7 @@ func (a *app) ensureDaemon(ctx context.Context, l *config.Loaded) error {
 	if l.File != "" {
 		args = append(args, "--config", l.File)
 	}
-	if _, err := background(args, log, log); err != nil {
+	if _, err := background(args, nil, log, log); err != nil {
 		return fmt.Errorf("start daemon: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, daemonPatience)
@@ -194,13 +206,16 @@ func (a *app) ensureDaemon(ctx context.Context, l *config.Loaded) error {
 }
 
 // background starts this program again, in a session of its own that outlives
-// this one. nil streams go nowhere.
-func background(args []string, out, errOut *os.File) (pid int, err error) {
+// this one. nil streams lead nowhere.
+func background(args []string, in, out, errOut *os.File) (pid int, err error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return 0, fmt.Errorf("find this program: %w", err)
 	}
 	cmd := exec.Command(exe, args...)
+	if in != nil {
+		cmd.Stdin = in
+	}
 	if out != nil {
 		cmd.Stdout, cmd.Stderr = out, errOut
 	}
@@ -230,10 +245,13 @@ func (a *app) attendCommand() *cobra.Command {
 }
 
 // attend waits until the task's session has ended. Told to end itself it stops
-// the round, as killing GenericAgent's process does.
+// the round, as killing GenericAgent's process does. From then on that it can be
+// told, its standard input is closed: where that is the end of a pipe, whoever
+// started it sees so.
 func (a *app) attend(ctx context.Context, tempDir, name string) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	os.Stdin.Close()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	session := 0

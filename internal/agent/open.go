@@ -34,11 +34,19 @@ func (s *state) open(ctx context.Context) *round.Outcome {
 	if from < len(s.in.Conversation) {
 		return s.resume(ctx, from)
 	}
-	s.conv = history.New(s.in.Conversation)
+	s.converse(s.in.Conversation)
 	if out := s.appendMessages(ctx, nil, userMessage(s.firstMessage())); out != nil {
 		return out
 	}
 	return s.checkInputs()
+}
+
+// converse takes up the conversation as it was recorded.
+func (s *state) converse(msgs []llm.Message) {
+	s.conv = history.New(msgs)
+	s.repeats.rebuild(s.conv.Messages())
+	s.findReading()
+	s.answeredBy = s.in.LastLLM
 }
 
 // checkInputs fails the session before its first request where a file is missing
@@ -73,11 +81,11 @@ func (s *state) firstMessage() string {
 		parts = append(parts, daemonMark+"Key info, to be kept in mind:\n"+text)
 	}
 	if p := s.readPlan(); len(p.Steps) > 0 {
-		if hint := planResumed(p); hint != "" {
+		if hint := s.planResumed(p); hint != "" {
 			parts = append(parts, daemonMark+hint)
 		}
 	}
-	return strings.Join(parts, "\n\n")
+	return s.cfg.Redact.String(strings.Join(parts, "\n\n"))
 }
 
 func (s *state) taskLine() string { return "Task directory: " + s.in.Dir }
@@ -115,9 +123,16 @@ func (s *state) facts() string {
 		line("Task: %s", set.Task)
 	}
 	files("Input files:", set.InputFiles)
-	files("Output files, to be written by you:", set.OutputFiles)
+	if set.Child {
+		line("You are a subagent: whoever reads your result is the agent that sent you out.")
+	} else {
+		files("Output files, to be written by you:", set.OutputFiles)
+	}
 	list("Depends on:", set.Dependencies)
 	list("Also given:", set.AsText)
+	if s.schema != nil {
+		line("Your result must be JSON that satisfies this JSON Schema, without any text around it:\n%s", set.OutputSchema)
+	}
 	if s.tools.Facts != "" {
 		line("%s", strings.TrimSpace(s.tools.Facts))
 	}

@@ -85,6 +85,13 @@ func (v *validator) duration(key string, got, low, high time.Duration) {
 	}
 }
 
+// size allows 0 and anything from low on.
+func (v *validator) size(key string, got, low Size) {
+	if got != 0 && got < low {
+		v.add(key, fmt.Sprintf("got %q", got), fmt.Sprintf("want a size of %q or more, or 0 for no limit", low))
+	}
+}
+
 const day = 24 * time.Hour
 
 func (v *validator) top(c *Config) {
@@ -100,6 +107,11 @@ func (v *validator) top(c *Config) {
 			v.add("state_dir", fmt.Sprintf("%q lies in temp_dir", c.StateDir), "want a directory beside it, such as \"state\"")
 		case within(c.TempDir, c.StateDir):
 			v.add("temp_dir", fmt.Sprintf("%q lies in state_dir", c.TempDir), "want a directory beside it, such as \"temp\"")
+		}
+	}
+	for _, d := range []struct{ key, path, eg string }{{"agents_dir", c.AgentsDir, "agents"}, {"skills_dir", c.SkillsDir, "skills"}} {
+		if d.path != "" && c.TempDir != "" && within(d.path, c.TempDir) {
+			v.add(d.key, fmt.Sprintf("%q lies in temp_dir, where agents write", d.path), fmt.Sprintf("want a directory beside it, such as %q", d.eg))
 		}
 	}
 	v.duration("reply_timeout", c.ReplyTimeout, time.Second, 10*365*day)
@@ -216,6 +228,7 @@ func (v *validator) agent(c *Config) {
 	v.duration("agent.command_timeout", a.CommandTimeout, time.Second, max(a.CommandTimeoutMax, time.Second))
 	v.duration("agent.idle_timeout", a.IdleTimeout, time.Second, day)
 	v.between("agent.retries", a.Retries, 0, 100)
+	v.between("agent.max_depth", a.MaxDepth, 0, 10)
 	for _, alias := range sortedKeys(a.ModelAlias) {
 		if name := a.ModelAlias[alias]; name != "inherit" && !slices.Contains(c.LLMNames(), name) {
 			v.add(join("agent.model_alias", alias), fmt.Sprintf("there is no LLM %q", name), "want \"inherit\" or one of "+quoteAll(c.LLMNames()))
@@ -246,8 +259,13 @@ func (v *validator) retention(c *Config) {
 
 func (v *validator) sandbox(c *Config) {
 	s := &c.Sandbox
-	if s.Mode != SandboxOff {
-		v.add("sandbox.mode", fmt.Sprintf("got %q", s.Mode), "this version cannot confine commands yet; want \"off\", which says that you know")
+	v.oneOf("sandbox.mode", s.Mode, SandboxAuto, SandboxOff)
+	v.size("sandbox.memory", s.Memory, 64*megabyte)
+	v.size("sandbox.file_size", s.FileSize, megabyte)
+	v.size("sandbox.disk", s.Disk, megabyte)
+	v.size("sandbox.disk_reserve", s.DiskReserve, megabyte)
+	if s.Processes != 0 {
+		v.between("sandbox.processes", s.Processes, 8, 100000)
 	}
 	for _, list := range []struct {
 		key   string
@@ -296,7 +314,7 @@ func isHostPort(s string) bool {
 		return false
 	}
 	n, err := strconv.Atoi(port)
-	return port == "*" || err == nil && n >= 0 && n <= 65535
+	return port == "*" || err == nil && n >= 1 && n <= 65535
 }
 
 // within reports whether path is dir or lies in it.

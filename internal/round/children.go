@@ -17,6 +17,9 @@ type Job struct {
 	// its parent's conversation with every call answered. Nil otherwise.
 	Prepared     *Prepared
 	Conversation []llm.Message
+	// Reserve is to be the Input.Reserve of the child's rounds, while the round runs
+	// that asks for it; nil where there is no budget. It is no part of the journal.
+	Reserve func(ctx context.Context, want llm.Amount) (settle func(actual llm.Amount), err error) `json:"-"`
 }
 
 // JobResult is how a subagent came out.
@@ -27,13 +30,14 @@ type JobResult struct {
 	Spent   llm.Usage
 }
 
-// Spawn runs a subagent and waits for the end of its first round. call and n
-// name it within the round: the call that asked for it and its number there. Asked
-// again for the same, after a restart, it goes on waiting for the child that was
-// started before. When ctx ends the child is stopped, and Spawn returns once it
-// has ended. Several calls may be under way at once; while one is, the round has
-// given its place to others.
+// Spawn starts a subagent and returns how to wait for it. call and n name it
+// within the round: the call that asked for it and its number there. Asked again
+// for the same, after a restart, it finds the child that was started before.
 //
-// An error means that there is no child: it could not be started, or the daemon
-// is stopping.
-type Spawn func(ctx context.Context, call string, n int, job Job) (JobResult, error)
+// wait blocks until the child's first round is over. When ctx ends the child is
+// stopped, and wait returns once it has ended. It is called once; several may be
+// under way at once, and while one is the round has given its place to others.
+//
+// An error means that there is no child, or nothing to know of it: it could not
+// be started, or the daemon is stopping.
+type Spawn func(ctx context.Context, call string, n int, job Job) (wait func() (JobResult, error), err error)

@@ -34,6 +34,10 @@ type Settings struct {
 	// OutputSchema is a JSON object.
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 
+	// Child marks the settings of a subagent: the files are its parent's, for it to
+	// reach and not for it to account for.
+	Child bool `json:"child,omitempty"`
+
 	// AsText holds what was given in another shape or under other keys, one
 	// "key: value" line each, for the agent to read. It opens no right.
 	AsText []string `json:"as_text,omitempty"`

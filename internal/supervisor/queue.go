@@ -1,10 +1,13 @@
 package supervisor
 
-// queue gives places to rounds, first come first served.
+import "slices"
+
+// queue gives places to rounds: first come first served, and before those whoever
+// somebody waits for already.
 type queue struct {
-	free    int
-	waiting []place
-	places  map[place]bool
+	free           int
+	ahead, waiting []place
+	places         map[place]bool
 }
 
 // place names a request for a place, and the place itself once it is granted.
@@ -14,7 +17,13 @@ type place struct {
 }
 
 // ask lines up a request.
-func (q *queue) ask(p place) { q.waiting = append(q.waiting, p) }
+func (q *queue) ask(p place, ahead bool) {
+	if ahead {
+		q.ahead = append(q.ahead, p)
+		return
+	}
+	q.waiting = append(q.waiting, p)
+}
 
 // leave gives back a place, or takes back the request for one.
 func (q *queue) leave(p place) {
@@ -23,9 +32,9 @@ func (q *queue) leave(p place) {
 		q.free++
 		return
 	}
-	for i, w := range q.waiting {
-		if w == p {
-			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+	for _, line := range []*[]place{&q.ahead, &q.waiting} {
+		if i := slices.Index(*line, p); i >= 0 {
+			*line = slices.Delete(*line, i, i+1)
 			return
 		}
 	}
@@ -33,12 +42,18 @@ func (q *queue) leave(p place) {
 
 // next grants the next place; ok is false where none is free or nobody waits.
 func (q *queue) next() (p place, ok bool) {
-	if q.free == 0 || len(q.waiting) == 0 {
+	line := &q.waiting
+	if len(q.ahead) > 0 {
+		line = &q.ahead
+	}
+	if q.free == 0 || len(*line) == 0 {
 		return place{}, false
 	}
-	p = q.waiting[0]
-	q.waiting = q.waiting[1:]
+	p = (*line)[0]
+	*line = (*line)[1:]
 	q.places[p] = true
 	q.free--
 	return p, true
 }
+
+func (q *queue) length() int { return len(q.ahead) + len(q.waiting) }

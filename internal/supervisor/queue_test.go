@@ -5,7 +5,7 @@ import "testing"
 func TestQueueIsFairAndGivesPlacesBack(t *testing.T) {
 	q := queue{free: 2, places: map[place]bool{}}
 	for _, name := range []string{"a", "b", "c", "d"} {
-		q.ask(place{name, 1})
+		q.ask(place{name, 1}, false)
 	}
 	granted := func() (names string) {
 		for {

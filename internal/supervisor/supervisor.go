@@ -75,6 +75,17 @@ type task struct {
 	// that the next one starts.
 	trouble string
 	retry   time.Duration
+	// awaited are closed when the task's first round is over: it is a child. stop says
+	// that its next session is to stop that round.
+	awaited []chan struct{}
+	stop    bool
+}
+
+func (t *task) release() {
+	for _, c := range t.awaited {
+		close(c)
+	}
+	t.awaited = nil
 }
 
 // message is what sessions send: one of the types below.
@@ -82,13 +93,10 @@ type message interface{ message() }
 
 type (
 	ask struct {
-		task   string
-		ticket uint64
+		place
+		ahead bool
 	}
-	leave struct {
-		task   string
-		ticket uint64
-	}
+	leave    struct{ place }
 	finished struct {
 		task string
 		memo *session.Memo
@@ -97,7 +105,15 @@ type (
 	// settled says that a session's first look is over.
 	settled struct{ task string }
 	// again says that a session which ended with an error may try again.
-	again           struct{ task string }
+	again struct{ task string }
+	// await asks to have a channel closed when a child's first round is over.
+	await struct {
+		child string
+		over  chan struct{}
+	}
+	// stopChild stops a child; over tells that its first round is over.
+	stopChild       struct{ child string }
+	over            struct{ child string }
 	snapshotRequest chan<- Snapshot
 )
 
@@ -106,6 +122,9 @@ func (leave) message()           {}
 func (finished) message()        {}
 func (settled) message()         {}
 func (again) message()           {}
+func (await) message()           {}
+func (stopChild) message()       {}
+func (over) message()            {}
 func (snapshotRequest) message() {}
 
 // Snapshot is how a Supervisor stands at a moment.
@@ -129,8 +148,13 @@ func New(cfg Config) *Supervisor {
 	s.cfg.Session.Disk = make(chan struct{}, writeAtOnce)
 	s.cfg.Session.Ending = make(chan struct{}, endAtOnce)
 	s.cfg.Session.RunnerGrace = cfg.StopTimeout / 2
-	s.cfg.Session.Ask = func(name string, ticket uint64) { s.send(ask{name, ticket}) }
-	s.cfg.Session.Leave = func(name string, ticket uint64) { s.send(leave{name, ticket}) }
+	s.cfg.Session.Ask = func(name string, ticket uint64, ahead bool) { s.send(ask{place{name, ticket}, ahead}) }
+	s.cfg.Session.Leave = func(name string, ticket uint64) { s.send(leave{place{name, ticket}}) }
+	s.cfg.Session.Children.Await = s.awaitChild
+	s.cfg.Session.Children.Stop = func(child string) { s.send(stopChild{child}) }
+	lent := &loans{}
+	s.cfg.Session.Children.Lend, s.cfg.Session.Children.Draw = lent.lend, lent.draw
+	s.cfg.Session.Children.Over = func(child string) { s.send(over{child}) }
 	s.cfg.Session.Settled = func(name string) { s.send(settled{name}) }
 	return s
 }
@@ -243,7 +267,10 @@ func (s *Supervisor) look(ctx context.Context, name string) {
 
 func (s *Supervisor) start(ctx context.Context, name string, t *task) {
 	ses := session.New(&s.cfg.Session, name, t.memo)
-	t.session, t.settling, t.lined = ses, true, false
+	if t.stop {
+		ses.Stop()
+	}
+	t.session, t.settling, t.lined, t.stop = ses, true, false, false
 	s.settling++
 	s.live.Add(1)
 	go s.run(ctx, name, ses)
@@ -288,11 +315,21 @@ func (e *panicError) Error() string { return fmt.Sprintf("defect in gasupervisor
 func (s *Supervisor) handle(ctx context.Context, m message) {
 	switch m := m.(type) {
 	case ask:
-		s.queue.ask(place(m))
+		s.queue.ask(m.place, m.ahead)
 		s.grant()
 	case leave:
-		s.queue.leave(place(m))
+		s.queue.leave(m.place)
 		s.grant()
+	case await:
+		s.look(ctx, m.child)
+		t := s.tasks[m.child]
+		t.awaited = append(t.awaited, m.over)
+	case stopChild:
+		s.stopChild(ctx, m.child)
+	case over:
+		if t := s.tasks[m.child]; t != nil {
+			t.release()
+		}
 	case settled:
 		s.settle(ctx, s.tasks[m.task])
 	case again:
@@ -302,7 +339,7 @@ func (s *Supervisor) handle(ctx context.Context, m message) {
 	case finished:
 		s.finish(ctx, m)
 	case snapshotRequest:
-		snap := Snapshot{Tasks: len(s.tasks), Running: len(s.queue.places), Queued: len(s.queue.waiting)}
+		snap := Snapshot{Tasks: len(s.tasks), Running: len(s.queue.places), Queued: s.queue.length()}
 		for _, t := range s.tasks {
 			if t.session != nil {
 				snap.Live++
@@ -342,9 +379,12 @@ func (s *Supervisor) finish(ctx context.Context, m finished) {
 	wanted := t.session.HasLook()
 	t.session, t.memo = nil, m.memo
 	s.settle(ctx, t)
-	switch {
-	case m.err != nil:
+	if m.err != nil {
 		s.troubled(t, m)
+		return
+	}
+	t.release()
+	switch {
 	case wanted:
 		t.trouble, t.retry = "", 0
 		s.look(ctx, m.task)

@@ -202,7 +202,7 @@ func (t *tail) write(data []byte) (done bool, err error) {
 	for start > 0 && (t.held[start-1] == '\n' || t.held[start-1] == '\r') {
 		start--
 	}
-	if start > 0 || t.last != '\n' {
+	if start > 0 || t.last != '\n' && t.last != 0 {
 		if i := bytes.IndexByte(t.held[start:n], '\n'); i >= 0 {
 			start += i + 1
 		}

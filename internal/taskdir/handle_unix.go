@@ -82,6 +82,12 @@ func (h handle) stat() (id FileID, err error) {
 	return id, err
 }
 
+// isAt says whether the directory, which has this id, is the one at a name.
+func (h handle) isAt(parent handle, name string, id FileID) (bool, error) {
+	in, err := parent.lstat(name)
+	return err == nil && in.kind == directory && in.Ino == id.Ino && in.dev == id.Dev, err
+}
+
 // open opens a file of any kind without blocking. Links answer ELOOP.
 func (h handle) open(name, path string, flags int, perm fs.FileMode) (f *os.File, err error) {
 	err = h.with(func(v view) error {

@@ -29,7 +29,8 @@ func openRoot(path string) (handle, error) {
 }
 
 func newHandle(r *os.Root) (handle, error) {
-	f, err := os.Open(r.Name())
+	// Opened like this it does not keep others from removing the directory.
+	f, err := r.Open(".")
 	if err != nil {
 		r.Close()
 		return handle{}, err
@@ -67,6 +68,16 @@ func (h handle) lstat(name string) (info, error) {
 func (h handle) stat() (FileID, error) {
 	in, err := statFile(h.f)
 	return FileID{Dev: in.dev, Ino: in.Ino}, err
+}
+
+// isAt says whether the directory is the one at a name.
+func (h handle) isAt(parent handle, name string, _ FileID) (bool, error) {
+	there, err := parent.r.Lstat(name)
+	if err != nil {
+		return false, err
+	}
+	own, err := h.f.Stat()
+	return err == nil && os.SameFile(there, own), err
 }
 
 func (h handle) open(name, path string, flags int, perm fs.FileMode) (*os.File, error) {

@@ -70,18 +70,23 @@ func take(t testing.TB, d *Dir, name string, seq uint64) *Pending {
 // readWhole reads as a session does, waiting as long as it is told to.
 func readWhole(t testing.TB, d *Dir, p *Pending) Content {
 	t.Helper()
+	c, err := readAtLast(d, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// readAtLast returns the first answer that is not to wait.
+func readAtLast(d *Dir, p *Pending) (Content, error) {
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		c, err := d.Read(p, time.Now())
 		var nw ErrNotWhole
-		if errors.As(err, &nw) && time.Now().Before(deadline) {
-			time.Sleep(nw.RetryAfter)
-			continue
+		if !errors.As(err, &nw) || time.Now().After(deadline) {
+			return c, err
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
+		time.Sleep(nw.RetryAfter)
 	}
 }
 

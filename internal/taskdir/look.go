@@ -71,9 +71,10 @@ var seenFiles = [seenNames]string{InputFile, ContextFile, ForkFile, StopFile, Ke
 // file, writes nothing, and takes some microseconds on a local disk. ErrGone says
 // that the directory is no longer the task's; what it still holds is of no interest.
 func (d *Dir) Look() (Sight, error) {
-	if in, err := d.root.h.lstat(d.name); errors.Is(err, fs.ErrNotExist) || err == nil && !d.is(in) {
+	switch same, err := d.h.isAt(d.root.h, d.name, d.id); {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !same:
 		return Sight{}, fmt.Errorf("look at %s: %w", d.path, ErrGone)
-	} else if err != nil {
+	case err != nil:
 		return Sight{}, pathError("look at", d.path, err)
 	}
 	var (
@@ -111,12 +112,6 @@ func (d *Dir) Look() (Sight, error) {
 		return Sight{}, pathError("look at", d.path, err)
 	}
 	return s, nil
-}
-
-// is says whether in, found at the task's name, is the open directory.
-func (d *Dir) is(in info) bool {
-	// Windows tells a directory's identity only to who opens it.
-	return in.kind == directory && (in.Ino == 0 || in.Ino == d.id.Ino && in.dev == d.id.Dev)
 }
 
 // examine describes the files that the listing found.

@@ -166,18 +166,56 @@ func (s *Status) fill() {
 	}
 }
 
-// Encode returns the text of status.json.
+// Encode returns the text of status.json: one key a line, one message a line.
 func (s *Status) Encode() ([]byte, error) {
 	whole := *s
 	whole.fill()
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(&whole); err != nil {
+	data, err := marshal(&whole)
+	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", StatusFile, err)
 	}
-	return b.Bytes(), nil
+	return layOut(data), nil
+}
+
+// layOut breaks compact JSON into lines for people. Full indentation costs
+// several times what encoding does, several times a turn.
+func layOut(data []byte) []byte {
+	out := make([]byte, 0, len(data)+len(data)/8+256)
+	depth, inString := 0, false
+	for i := 0; i < len(data); i++ {
+		c := data[i]
+		if inString {
+			out = append(out, c)
+			switch c {
+			case '\\':
+				i++
+				out = append(out, data[i])
+			case '"':
+				inString = false
+			}
+			continue
+		}
+		switch c {
+		case '"':
+			inString = true
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				out = append(out, '\n')
+			}
+		}
+		out = append(out, c)
+		switch {
+		case depth == 1 && (c == ',' || c == '{' && i == 0):
+			out = append(out, "\n  "...)
+		case depth == 1 && c == ':':
+			out = append(out, ' ')
+		case depth == 2 && c == ',' && data[i+1] == '{':
+			out = append(out, "\n    "...)
+		}
+	}
+	return append(out, '\n')
 }
 
 // WriteStatus replaces status.json. With sync it returns once that is durable;
@@ -191,18 +229,20 @@ func (d *Dir) WriteStatus(s *Status, sync bool) error {
 }
 
 // ReadStatus reads status.json in the directory of a task. fs.ErrNotExist says
-// that there is none.
+// that there is none, a *RefusedError that something else has its name.
 func ReadStatus(dir string) (*Status, error) {
 	path := filepath.Join(dir, StatusFile)
-	f, err := os.Open(path)
+	h, err := openRoot(dir)
 	if err != nil {
 		return nil, pathError("read", path, err)
+	}
+	d := &Dir{path: dir, h: h}
+	defer d.Close()
+	f, in, err := d.open(StatusFile, os.O_RDONLY)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
-	in, err := statFile(f)
-	if err != nil {
-		return nil, pathError("read", path, err)
-	}
 	data, err := readBounded(f, in.Stat, MaxMessage)
 	if err != nil {
 		return nil, err

@@ -30,9 +30,9 @@ func WriteContext(tempDir, name string, data []byte) error {
 	return writeFile(tempDir, name, ContextFile, data)
 }
 
-// WriteForkHistory writes _history.json, the conversation to start from, and makes
+// WriteHistory writes _history.json, the conversation to start from, and makes
 // the task where it is not there. It is for the session that the next input.txt starts.
-func WriteForkHistory(tempDir, name string, data []byte) error {
+func WriteHistory(tempDir, name string, data []byte) error {
 	return writeFile(tempDir, name, ForkFile, data)
 }
 

@@ -254,15 +254,7 @@ func TestEmptiedMessage(t *testing.T) {
 			return // known to have no writer
 		}
 		// It may be about to be filled: deleted only once it has stood still.
-		deadline := time.Now().Add(10 * time.Second)
-		for {
-			c, err = d.Read(rest, time.Now())
-			var nw ErrNotWhole
-			if !errors.As(err, &nw) || time.Now().After(deadline) {
-				break
-			}
-			time.Sleep(nw.RetryAfter)
-		}
+		c, err = readAtLast(d, rest)
 		if !errors.Is(err, ErrEmpty) {
 			t.Fatal(err)
 		}
@@ -354,6 +346,30 @@ func TestTooLarge(t *testing.T) {
 	write(t, d, "subagent_plan.md", strings.Repeat("x", MaxPlan+1))
 	if _, err := d.ReadPlan(); !errors.As(err, &tl) {
 		t.Error(err)
+	}
+}
+
+// What is in a file is for others to judge; here it is read as it is, and stays.
+func TestDamagedFiles(t *testing.T) {
+	for _, text := range []string{`[{"role":"user","content":"cut of`, "[]\x00\x00\x00", "\x00"} {
+		d := openTask(t)
+		write(t, d, ForkFile, text)
+		if c := readWhole(t, d, d.InPlace(ForkFile)); c.Text != text || c.Bytes != int64(len(text)) {
+			t.Errorf("%q was read as %q", text, c.Text)
+		}
+		if got := read(t, d, ForkFile); got != text {
+			t.Errorf("the file holds %q", got)
+		}
+	}
+	d := openTask(t)
+	write(t, d, ForkFile, "")
+	if _, err := readAtLast(d, d.InPlace(ForkFile)); !errors.Is(err, ErrEmpty) || !exists(t, d, ForkFile) {
+		t.Error(err)
+	}
+	write(t, d, ForkFile, "\xEF\xBB\xBF")
+	c, err := readAtLast(d, d.InPlace(ForkFile))
+	if !errors.Is(err, ErrEmpty) || c.Fingerprint().Size != 3 {
+		t.Error(c, err)
 	}
 }
 

@@ -1,0 +1,134 @@
+//go:build unix
+
+package e2e
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
+	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+)
+
+func readable(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	return string(b), err
+}
+
+func TestWrongContextsEndARoundBeforeAToken(t *testing.T) {
+	t.Parallel()
+	d := start(t, done)
+	for name, c := range map[string]struct {
+		context string
+		says    []string
+	}{
+		"missing input file": {`{"input_files": {"spec": "/nowhere/spec.md"}}`, []string{"input_files", `"spec"`, "/nowhere/spec.md"}},
+		"no JSON":            {`{"task": "half of it`, []string{"context.json"}},
+		"wrong type":         {`{"max_turns": "many"}`, []string{"max_turns", "many"}},
+		"unknown agent":      {`{"agent": "nobody"}`, []string{"agent", "nobody"}},
+		"unknown LLM":        {`{"llm": "gpt-17"}`, []string{"llm", "gpt-17", "scripted"}},
+		"unknown tool":       {`{"tools": ["read_file", "fly"]}`, []string{"tools", "fly", "read_file"}},
+	} {
+		if err := os.Mkdir(d.task(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		d.write("temp/"+name+"/context.json", c.context)
+		d.write("temp/"+name+"/input.txt", "begin")
+		wants(t, name+": output.txt", d.output(name, 0), append(c.says, "failed")...)
+		st := d.comes(name, taskdir.AwaitingReply)
+		if st.Reason != "failed" || st.Error == nil || st.Usage.Requests != 0 {
+			t.Errorf("%s: reason %q, error %+v, %d requests", name, st.Reason, st.Error, st.Usage.Requests)
+		}
+	}
+	if n := d.model.Count(); n != 0 {
+		t.Errorf("%d requests, want none", n)
+	}
+}
+
+func TestInputFilePutThereAndAReply(t *testing.T) {
+	t.Parallel()
+	d := start(t, done)
+	spec := d.path("spec.md")
+	d.sh(`mkdir temp/a && printf '{"input_files": {"spec": "%s"}}' "$PWD/spec.md" > temp/a/context.json && echo "follow the spec" > temp/a/input.txt`)
+	wants(t, "output.txt", d.output("a", 0), "failed", spec)
+	d.sh(`echo "Rule 1" > spec.md && echo "it is there now" > temp/a/reply.txt`)
+	wants(t, "output1.txt", d.output("a", 1), "done")
+	wants(t, "the request", string(d.model.Requests()[0].Body), "follow the spec", spec, "it is there now")
+	d.accepted()
+}
+
+func TestInputWrittenAgainDuringARound(t *testing.T) {
+	t.Parallel()
+	sleep := nap(t)
+	d := start(t, llmtest.Route(
+		llmtest.Task("first plan", command("echo begun; "+sleep).Text("I begin with the first plan."), llmtest.Done("never")),
+		llmtest.Otherwise(llmtest.Always(llmtest.Done("the second plan is done")))))
+	d.begin("a", "first plan")
+	d.until("its command runs", func() bool { return len(processes(t, sleep)) > 0 })
+	d.sh(`echo "second plan" > temp/a/input.txt`)
+	old := d.finished(d.task("a", "old", "1", "output.txt"))
+	wants(t, "old/1/output.txt", old, "I begin with the first plan.", "replaced")
+	if left := processes(t, sleep); len(left) > 0 {
+		t.Errorf("processes %v of the replaced round live on", left)
+	}
+	wants(t, "output.txt", d.output("a", 0), "the second plan is done")
+	lacks(t, "output.txt", d.output("a", 0), "first plan")
+	st := d.comes("a", taskdir.AwaitingReply)
+	if st.Session != 2 || st.Round != 0 || st.Reason != "completed" {
+		t.Errorf("session %d, round %d, reason %q; want 2, 0, completed", st.Session, st.Round, st.Reason)
+	}
+	lacks(t, "the second session", string(d.requests("second plan")[0].Body), "first plan")
+	before, err := taskdir.ReadStatus(d.task("a", "old", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.State != taskdir.Ended || before.Reason != "replaced" {
+		t.Errorf("old status: state %q, reason %q", before.State, before.Reason)
+	}
+	d.accepted()
+}
+
+// An agent, or a stranger, plants links where the daemon writes.
+func TestPlantedLinksReachNoVictim(t *testing.T) {
+	t.Parallel()
+	files := []string{"output.txt", "status.json", "events.jsonl", "history.json", "subagent_plan.md"}
+	plan := llmtest.Call("update_plan", `{"steps":[{"text":"look","status":"done"},{"text":"write","status":"done"}]}`)
+	d := start(t, llmtest.Route(
+		llmtest.Task("born with links", plan, llmtest.Done("done")),
+		llmtest.Task("makes links",
+			command(`for f in output1.txt status.json events.jsonl history.json subagent_plan.md; do ln -sf "$PWD/../victims/$f" "links/$f"; done; ls links`),
+			plan, llmtest.Done("done"), plan, llmtest.Done("done")),
+		llmtest.Otherwise(llmtest.Always(llmtest.Done("done")))))
+	d.sh(`mkdir victims temp/born outside; for f in ` + strings.Join(files, " ") + ` output1.txt; do echo precious > victims/$f; done
+		for f in ` + strings.Join(files, " ") + `; do ln -s "$PWD/victims/$f" temp/born/$f; done
+		echo "born with links" > temp/born/input.txt
+		echo outside > outside/input.txt; ln -s "$PWD/outside" temp/linked
+		mkfifo victims/pipe; mkdir temp/pipe; ln victims/output.txt victims/hard; mkfifo temp/pipe/input.txt`)
+	d.output("born", 0)
+	d.begin("links", "makes links")
+	d.output("links", 0)
+	d.sh(`echo again > temp/links/reply.txt`)
+	d.output("links", 1)
+	d.fence("fence")
+	d.until("the linked directory is refused", func() bool { return strings.Contains(d.log(), "linked") })
+	d.until("the fifo is refused", func() bool { return strings.Contains(d.log(), "task=pipe") })
+	for _, f := range append(files, "output1.txt") {
+		if got := d.read(d.path("victims", f)); got != "precious\n" {
+			t.Errorf("victim %s holds %q", f, got)
+		}
+	}
+	for _, path := range []string{d.task("born", "output.txt"), d.task("born", "status.json"), d.task("links", "output1.txt"), d.task("links", "status.json")} {
+		if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
+			t.Errorf("%s: %v, %v; want a regular file", path, fi.Mode(), err)
+		}
+	}
+	entries, err := os.ReadDir(d.path("outside"))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("outside holds %v (%v), want nothing but input.txt", entries, err)
+	}
+	if n := len(d.requests("outside")); n != 0 {
+		t.Errorf("%d requests for the linked directory", n)
+	}
+	d.accepted()
+}

@@ -1,0 +1,144 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
+	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+)
+
+func TestFinalErrorsOfTheProvider(t *testing.T) {
+	t.Parallel()
+	replies := map[string]struct {
+		reply llmtest.Reply
+		says  string
+	}{
+		"key":   {llmtest.Status(401, "Incorrect API key provided.").Code("invalid_api_key"), "Incorrect API key provided."},
+		"bad":   {llmtest.Status(400, "Unsupported value: 'temperature'."), "Unsupported value: 'temperature'."},
+		"quota": {llmtest.Status(429, "You exceeded your current quota.").Code("insufficient_quota").Type("insufficient_quota"), "You exceeded your current quota."},
+	}
+	d := start(t, func(r *llmtest.Request) llmtest.Reply {
+		for name, c := range replies {
+			if strings.Contains(r.FirstUser(), "fails: "+name) {
+				return c.reply
+			}
+		}
+		return llmtest.Done("done")
+	})
+	for name, c := range replies {
+		d.begin(name, "fails: "+name)
+		wants(t, "output", d.output(name, 0), c.says, "failed")
+		st := d.comes(name, taskdir.AwaitingReply)
+		if st.Reason != "failed" || st.Error == nil || !strings.Contains(st.Error.Message, c.says) {
+			t.Errorf("%s: reason %q, error %+v", name, st.Reason, st.Error)
+		}
+		if n := len(d.requests("fails: " + name)); n != 1 {
+			t.Errorf("%s: %d attempts, want 1", name, n)
+		}
+		// The LLM stays open for others.
+		begun := time.Now()
+		d.fence("after " + name)
+		if took := time.Since(begun); took > prompt {
+			t.Errorf("%s: the next task took %s", name, took)
+		}
+	}
+}
+
+func TestTwentyTasksOnAnLLMThatAllowsTwo(t *testing.T) {
+	t.Parallel()
+	const n, wait = 20, time.Second
+	var mu sync.Mutex
+	answered := map[int]bool{}
+	script := func(r *llmtest.Request) llmtest.Reply {
+		mu.Lock()
+		defer mu.Unlock()
+		answered[r.Ordinal] = true
+		return llmtest.Done("done").After(20 * time.Millisecond)
+	}
+	d := newPlaceWith(t, llmtest.NewServer(t, script, llmtest.MaxInFlight(2, wait)))
+	d.start()
+	for i := range n {
+		d.begin(fmt.Sprint(i), fmt.Sprintf("number<%d>", i))
+	}
+	for i := range n {
+		wants(t, "output", d.output(fmt.Sprint(i), 0), "done")
+	}
+	refused := 0
+	newest := map[string]time.Time{}
+	for _, r := range d.model.Requests() {
+		task := number.FindString(r.FirstUser())
+		if before, again := newest[task]; again && r.At.Sub(before) < wait-10*time.Millisecond {
+			t.Errorf("%s was sent again %s after it was refused, want at least %s", task, r.At.Sub(before), wait)
+		}
+		delete(newest, task)
+		if !answered[r.Ordinal] {
+			refused++
+			newest[task] = r.At
+		}
+	}
+	t.Logf("%d requests for %d tasks, %d of them refused", d.model.Count(), n, refused)
+	if refused == 0 || refused > n {
+		t.Errorf("%d requests were refused, want a few: some at first, and spread requests after", refused)
+	}
+	for i := range n {
+		if st := d.comes(fmt.Sprint(i), taskdir.AwaitingReply); st.Reason != "completed" {
+			t.Errorf("task %d: reason %q", i, st.Reason)
+		}
+	}
+}
+
+func TestProviderThatOnlyFails(t *testing.T) {
+	t.Parallel()
+	d := start(t, llmtest.Always(llmtest.Status(http.StatusInternalServerError, "The server had an error.")), "GASUPERVISOR_AGENT_RETRIES=1")
+	d.begin("a", "begin")
+	wants(t, "output.txt", d.output("a", 0), "failed", "The server had an error.")
+	st := d.comes("a", taskdir.AwaitingReply)
+	if st.Reason != "failed" || st.Error == nil || st.Error.Kind == "" || st.Result != "" {
+		t.Errorf("reason %q, error %+v, result %q", st.Reason, st.Error, st.Result)
+	}
+	if n := d.model.Count(); n != 2 {
+		t.Errorf("%d requests, want one and one more", n)
+	}
+	if _, _, code := d.cli("wait", "a"); code != 1 {
+		t.Errorf("wait exits with %d, want 1", code)
+	}
+}
+
+func TestAgentWhoseEveryToolIsDenied(t *testing.T) {
+	t.Parallel()
+	d := start(t, llmtest.Always(call("write_to_file", "path", "a.txt", "content", "x")))
+	d.sh(`mkdir temp/a && echo '{"tools": ["read_file", "list_files"]}' > temp/a/context.json && echo begin > temp/a/input.txt`)
+	text := d.output("a", 0)
+	st := d.comes("a", taskdir.AwaitingReply)
+	if st.Reason == "completed" || st.Reason == "" || st.Error == nil {
+		t.Errorf("reason %q, error %+v; want what tells it from success", st.Reason, st.Error)
+	}
+	wants(t, "output.txt", text, string(st.Reason))
+	wants(t, "the tool error", d.model.Requests()[1].Results()[0], "write_to_file", "read_file", "list_files")
+	if _, _, code := d.cli("wait", "a"); code == 0 {
+		t.Error("wait exits with 0")
+	}
+	if _, err := readable(d.path("temp", "a.txt")); err == nil {
+		t.Error("the file was written")
+	}
+}
+
+// A model that answers with half a call and nothing more is asked again, and
+// nothing of the half is run.
+func TestHalfACallIsNotRun(t *testing.T) {
+	t.Parallel()
+	d := start(t, llmtest.Queue(command("touch half").CutAfter(2), llmtest.Done("whole")))
+	d.begin("a", "begin")
+	wants(t, "output.txt", d.output("a", 0), "whole")
+	if _, err := readable(d.path("temp", "half")); err == nil {
+		t.Error("the half call was run")
+	}
+	d.accepted()
+}

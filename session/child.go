@@ -1,0 +1,343 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/journal"
+	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/round"
+	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+)
+
+// Subagents. A child is a task like any other: a directory beside its parent's, a
+// journal, a session. What is different is its beginning and its end. Its parent's
+// session makes the journal, with prompt and settings, before the directory can be
+// seen, and records the child's name before that, so that a job that is asked for
+// again after a restart finds the child that it had. And when the child's first
+// round is over so is its session; a later reply revives it like any other.
+
+// Children is how sessions reach each other, through whoever keeps them all.
+type Children struct {
+	// Await blocks until the first round of a child is over, or its session has
+	// ended without one. When ctx ends it has the child stopped, unless the daemon
+	// is stopping, and waits for that.
+	Await func(ctx context.Context, child string)
+	// Stop has a child stopped and does not wait.
+	Stop func(child string)
+	// Over tells that the first round of this child is over.
+	Over func(child string)
+	// Lend lets the first round of a child draw on its parent's budget until it is
+	// called again with nil. Draw is what a child was lent; nil: nothing. They may be
+	// nil themselves.
+	Lend func(child string, reserve Reserve)
+	Draw func(child string) Reserve
+	// MaxDepth is how deep subagents may be nested; 0 is not at all.
+	MaxDepth int
+}
+
+// Reserve is round.Job.Reserve.
+type Reserve = func(ctx context.Context, want llm.Amount) (settle func(actual llm.Amount), err error)
+
+// lend lets a child draw on this round's budget, where it has one.
+func (s *Session) lend(child string, reserve Reserve) {
+	if s.cfg.Children.Lend != nil {
+		s.cfg.Children.Lend(child, reserve)
+	}
+}
+
+// parentsBudget is round.Input.Reserve of a subagent's first round. After a restart
+// there may be nothing to draw on before its parent has come as far as to ask for it.
+func (s *Session) parentsBudget() Reserve {
+	draw := s.cfg.Children.Draw
+	if draw == nil {
+		return nil
+	}
+	child := s.task
+	return func(ctx context.Context, want llm.Amount) (func(llm.Amount), error) {
+		if reserve := draw(child); reserve != nil {
+			return reserve(ctx, want)
+		}
+		return func(llm.Amount) {}, nil
+	}
+}
+
+// errLeaving is the cause with which a round is cancelled whose directory is gone:
+// nothing is recorded, and its children are stopped.
+var errLeaving = errors.New("the task directory is gone")
+
+type (
+	// spawnRequest asks a session for the child that does a job.
+	spawnRequest struct {
+		call  string
+		n     int
+		job   round.Job
+		reply chan<- spawnReply
+	}
+	spawnReply struct {
+		child string
+		err   error
+	}
+	// spawnEnd says that a job is done with; the reply comes when the round has its
+	// place back.
+	spawnEnd struct {
+		call    string
+		n       int
+		child   string
+		result  *round.JobResult
+		regains chan<- struct{}
+	}
+)
+
+// spawner makes a round's Spawn. Its calls run in the runner's goroutines.
+func (s *Session) spawner(r *running) round.Spawn {
+	begins, ends, gone := r.spawns, r.ended, r.gone
+	return func(ctx context.Context, call string, n int, job round.Job) (func() (round.JobResult, error), error) {
+		reply := make(chan spawnReply, 1)
+		select {
+		case begins <- spawnRequest{call, n, job, reply}:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-gone:
+			return nil, round.ErrShutdown
+		}
+		select {
+		case begun := <-reply:
+			if begun.err != nil {
+				return nil, begun.err
+			}
+			return func() (round.JobResult, error) { return s.await(ctx, ends, gone, call, n, begun.child) }, nil
+		case <-gone:
+			return nil, round.ErrShutdown
+		}
+	}
+}
+
+// await waits for a child's result and for the round's place. It runs in the
+// runner's goroutines.
+func (s *Session) await(ctx context.Context, ends chan<- spawnEnd, gone <-chan struct{}, call string, n int, child string) (round.JobResult, error) {
+	s.cfg.Children.Await(ctx, child)
+	s.lend(child, nil)
+	result, err := FirstResult(s.cfg.StateDir, child)
+	regained := make(chan struct{})
+	end := spawnEnd{call: call, n: n, child: child, regains: regained}
+	if err == nil {
+		end.result = &result
+	}
+	select {
+	case ends <- end:
+		select {
+		case <-regained:
+		case <-ctx.Done():
+		case <-gone:
+		}
+	case <-ctx.Done():
+		if cause := context.Cause(ctx); err != nil || silent(cause) {
+			return round.JobResult{}, cause
+		}
+	case <-gone:
+		return round.JobResult{}, round.ErrShutdown
+	}
+	return result, err
+}
+
+// serveSpawn answers a runner that asks for a child, come what may.
+func (s *Session) serveSpawn(ctx context.Context, r spawnRequest) {
+	reply := spawnReply{err: errPanicked}
+	defer func() { r.reply <- reply }()
+	reply.child, reply.err = s.spawn(ctx, r)
+}
+
+// stopChild stops a subagent's first round for its parent.
+func (s *Session) stopChild(ctx context.Context) error {
+	if s.phase != Queued && s.phase != Running && s.phase != Restarting {
+		return nil
+	}
+	if err := s.load(); err != nil || !s.st.inFirstRound() {
+		return err
+	}
+	return s.happen(ctx, StopArrived)
+}
+
+// silent reports whether a runner records nothing more after this cause.
+func silent(cause error) bool {
+	return errors.Is(cause, round.ErrShutdown) || errors.Is(cause, round.ErrRestart) || errors.Is(cause, errLeaving)
+}
+
+// spawn finds or makes the child that does a job.
+func (s *Session) spawn(ctx context.Context, r spawnRequest) (string, error) {
+	if !s.phase.hasRunner() || s.phase == Leaving {
+		return "", errLeaving
+	}
+	i := slices.IndexFunc(s.st.Children, func(c childRecord) bool { return c.Call == r.call && c.N == r.n })
+	if i >= 0 {
+		child := s.st.Children[i].Task
+		if s.st.Children[i].Done || s.childExists(child) {
+			s.lend(child, r.job.Reserve)
+			return child, s.waits()
+		}
+	}
+	for try := 0; ; try++ {
+		child, err := s.makeChild(ctx, r)
+		if err == nil {
+			return child, s.waits()
+		}
+		if !errors.Is(err, fs.ErrExist) || try == 100 {
+			return "", fmt.Errorf("start a subagent of task %q: %w", s.task, err)
+		}
+	}
+}
+
+// childExists reports whether a child that was recorded came to be: its directory
+// is the last thing that is made.
+func (s *Session) childExists(child string) bool {
+	dir, err := s.cfg.Root.Open(child)
+	if err == nil {
+		dir.Close()
+	}
+	return err == nil && exists(placeOf(s.cfg.StateDir, child).current())
+}
+
+// childName is the lowest <parent>.<n> that is neither directory nor journal.
+func (s *Session) childName() string {
+	for n := 1; ; n++ {
+		name := fmt.Sprintf("%s.%d", s.task, n)
+		if exists(taskdir.TaskPath(s.cfg.Root.Path(), name)) {
+			continue
+		}
+		if !exists(string(placeOf(s.cfg.StateDir, name))) {
+			return name
+		}
+	}
+}
+
+// makeChild records the child, writes its journal and publishes its directory.
+func (s *Session) makeChild(ctx context.Context, r spawnRequest) (string, error) {
+	name := s.childName()
+	unborn, err := s.cfg.Root.Unborn(r.job.Prompt)
+	if err != nil {
+		return "", err
+	}
+	defer unborn.Discard()
+	if err := s.commit(ctx, &record{Child: &childRecord{Call: r.call, N: r.n, Task: name}}); err != nil {
+		return "", err
+	}
+	home := placeOf(s.cfg.StateDir, name)
+	j, err := journal.Create(home.current(), s.cfg.Journal...)
+	if err != nil {
+		return "", err
+	}
+	defer j.Close()
+	now := fileTime()
+	sum := sha256.Sum256([]byte(r.job.Prompt))
+	line, err := encode(&record{At: now, Opened: &openedRecord{
+		Version: formatVersion, Task: name, Session: 1, Dir: unborn.ID(),
+		Input: inputMark{markOf(unborn.Input, hex.EncodeToString(sum[:])), now},
+		Text:  r.job.Prompt, Bytes: int64(len(r.job.Prompt)),
+		Parent: s.task, Depth: s.st.Depth + 1, Settings: &r.job.Settings, Prepared: r.job.Prepared, History: r.job.Conversation,
+	}})
+	if err != nil {
+		return "", err
+	}
+	if _, err := j.Commit(line); err != nil {
+		return "", errors.Join(err, os.RemoveAll(string(home)))
+	}
+	s.lend(name, r.job.Reserve) // before anybody can run it
+	if err := unborn.Publish(name); err != nil {
+		s.lend(name, nil)
+		return "", errors.Join(err, home.archive(time.Now()))
+	}
+	s.event("child", map[string]any{"task": name, "call": r.call, "n": r.n})
+	s.statusSoon()
+	return name, nil
+}
+
+// waits counts a job that is waited for: with the first the round gives its place
+// to others.
+func (s *Session) waits() error {
+	if s.run.jobs++; s.run.jobs == 1 {
+		s.leave()
+	}
+	return nil
+}
+
+// jobOver counts a job off: with the last the round asks for its place back.
+func (s *Session) jobOver(e spawnEnd) error {
+	if e.result != nil {
+		if err := s.hold(&record{Child: &childRecord{Call: e.call, N: e.n, Task: e.child, Done: true, Spent: e.result.Spent}}); err != nil {
+			return err
+		}
+	}
+	s.statusSoon()
+	s.run.regains = append(s.run.regains, e.regains)
+	if s.run.jobs--; s.run.jobs > 0 || !s.phase.hasRunner() {
+		s.regained()
+		return nil
+	}
+	s.ask(true)
+	return nil
+}
+
+// regained lets the jobs go on that waited for the round's place.
+func (s *Session) regained() {
+	for _, c := range s.run.regains {
+		close(c)
+	}
+	s.run.regains = nil
+}
+
+// ask asks for a place; ahead of new tasks where others wait for the round.
+func (s *Session) ask(ahead bool) {
+	s.ticket++
+	s.asked = true
+	s.cfg.Ask(s.task, s.ticket, ahead)
+}
+
+// stopChildren stops what a round has left running when it ends.
+func (s *Session) stopChildren() {
+	for _, child := range s.st.openChildren() {
+		s.cfg.Children.Stop(child)
+	}
+}
+
+// endChild ends a subagent's session with its first round.
+func (s *Session) endChild(ctx context.Context) error {
+	reason := s.st.Reason
+	s.phase = Ended
+	if err := s.endSession(ctx, reason); err != nil {
+		return err
+	}
+	s.cfg.Children.Over(s.task)
+	return nil
+}
+
+// FirstResult reads from a child's journal how its first round came out.
+// ErrNoResult says that it is not over.
+func FirstResult(stateDir, child string) (round.JobResult, error) {
+	st := &state{}
+	_, err := replay(placeOf(stateDir, child).reading(), 0, st, func(r *record) error {
+		if r.Closed != nil {
+			return errFound
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errFound):
+		return round.JobResult{Task: child, Outcome: st.Outcome.Outcome, Spent: st.Spent}, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return round.JobResult{}, fmt.Errorf("subagent %q: its directory was removed before it was done", child)
+	case err != nil:
+		return round.JobResult{}, fmt.Errorf("subagent %q: %w", child, err)
+	}
+	return round.JobResult{}, fmt.Errorf("subagent %q: %w", child, ErrNoResult)
+}
+
+// ErrNoResult says that a child's first round is not over.
+var ErrNoResult = errors.New("its first round is not over")
