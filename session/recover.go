@@ -51,6 +51,7 @@ func (s *Session) recover() error {
 			return nil
 		}
 		s.phase, s.nextSeq = s.st.Phase, s.st.Seq+1
+		s.reopened = s.phase == Queued
 	}
 	if s.phase == Awaiting {
 		s.floor = time.Now().Add(minimumWait)

@@ -209,8 +209,9 @@ func (s *Session) startRound(ctx context.Context) error {
 		return s.noDir(ctx, err)
 	}
 	if s.run == nil {
-		s.run = &running{resumed: s.st.Began}
-		if s.st.Began {
+		s.run = &running{resumed: s.st.Began || s.reopened}
+		if s.run.resumed {
+			s.reopened = false
 			if err := s.commit(ctx, &record{Resumed: &struct{}{}}); err != nil {
 				return err
 			}
@@ -220,7 +221,10 @@ func (s *Session) startRound(ctx context.Context) error {
 				Kind: "crash", Message: fmt.Sprintf("this round ended the daemon %d times in a row without getting further; a reply tries once more", s.st.Crashes)}})
 		}
 	}
-	began, failure, wait := s.readFiles(dir)
+	began, failure, wait, err := s.readFiles(ctx, dir)
+	if err != nil {
+		return err
+	}
 	if wait > 0 {
 		s.run.filesDue = time.Now().Add(wait)
 		return nil
