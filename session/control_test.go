@@ -257,7 +257,7 @@ func TestStopAndInputWhileTheRoundIsOnItsWayOut(t *testing.T) {
 		d.put("a", "input.txt", "two")
 		<-r.cancelled
 		d.put("a", "_stop", "")
-		r.leave <- struct{}{}
+		close(r.leave) // The second round may run for a moment.
 		d.ended("a", "output.txt")
 		d.state("a", taskdir.AwaitingReply, round.Stopped)
 		d.until("session 2", func() bool { return d.status("a").Session == 2 })

@@ -147,7 +147,7 @@ func (s *Session) openSession(ctx context.Context) error {
 	s.nextSeq = max(s.nextSeq, 1)
 	opened := &record{Opened: &openedRecord{
 		Version: formatVersion, Task: s.task, Session: before.Session + 1, Dir: dir.ID(),
-		Input: inputMark{markOf(c.Stat, c.SHA256), fileTime()},
+		Input: takenNow(c),
 		Text:  c.Text, Encoding: c.Encoding, Bytes: c.Bytes,
 		Seq: s.nextSeq - 1, Past: past,
 	}}

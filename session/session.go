@@ -253,8 +253,8 @@ func (s *Session) Run(ctx context.Context) (*Memo, error) {
 
 // begin finds out where the task stands, and looks at it.
 func (s *Session) begin(ctx context.Context) error {
-	if err := s.heed(s.recover()); err != nil {
-		return err
+	if err := s.recover(); err != nil {
+		return s.heed(err)
 	}
 	return s.heed(s.look(ctx))
 }
