@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
