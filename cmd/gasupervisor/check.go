@@ -355,7 +355,7 @@ func checkAgents(l *config.Loaded) []finding {
 // checkConfinement says how far agents are confined.
 func checkConfinement(l *config.Loaded) finding {
 	f := finding{Level: levelWarning, Topic: "confinement"}
-	f.Text = "off: commands of agents run with all rights of the daemon's user; file tools keep to " + strings.Join(l.Config.Sandbox.Roots, ", ")
+	f.Text = l.Config.Sandbox.Mode + ": commands of agents run with all rights of the daemon's user; file tools reach all that it can, but for the daemon's own files"
 	f.Do = "run the daemon as a user, or in a container, that may do no harm; give tasks only to whom you would give a shell"
 	if os.Geteuid() == 0 {
 		f.Text = "off, and this user is root: " + strings.TrimPrefix(f.Text, "off: ")
