@@ -40,7 +40,19 @@ func (a *app) genericAgent(ctx context.Context, args []string) error {
 // As with GenericAgent the exit code is 0 once the output is written, whatever
 // it says.
 func (a *app) gaFunc(ctx context.Context, ga gaArgs, args []string) error {
+	p := newPrompt(ga.Func)
 	if !ga.NoBG {
+		// In the background nobody would hear of it, and wait.
+		if _, err := os.Stat(p.path); err != nil {
+			return usagef("read prompt: %w", err)
+		}
+		if _, err := a.load(); err != nil {
+			return err
+		}
+		// Nobody takes an old answer for the new one.
+		if err := os.Remove(p.out); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove earlier output: %w", err)
+		}
 		pid, err := background(append(args, "--nobg"), nil, nil, nil)
 		if err != nil {
 			return err
@@ -52,7 +64,6 @@ func (a *app) gaFunc(ctx context.Context, ga gaArgs, args []string) error {
 	if err != nil {
 		return err
 	}
-	p := newPrompt(ga.Func)
 	p.llm, p.verbose = llmOf(l, ga.LLMNo), ga.Verbose
 	r, err := a.function(ctx, p, ga.History)
 	if err != nil {
