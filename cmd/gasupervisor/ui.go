@@ -42,10 +42,33 @@ type ui struct {
 
 // newUI looks at what the three are.
 func newUI(in io.Reader, out, err io.Writer, getenv func(string) string) *ui {
-	u := &ui{in: in, out: out, err: err, inTTY: isTerminal(in), outTTY: isTerminal(out), errTTY: isTerminal(err)}
+	u := &ui{in: in, out: &noting{w: out}, err: err, inTTY: isTerminal(in), outTTY: isTerminal(out), errTTY: isTerminal(err)}
 	u.colour = u.outTTY && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb" && (runtime.GOOS != "windows" || getenv("WT_SESSION") != "")
 	u.columns = func() int { return terminalWidth(out) }
 	return u
+}
+
+// noting is a writer that keeps its first error, for those who print many lines
+// and ask once.
+type noting struct {
+	w   io.Writer
+	err error
+}
+
+func (n *noting) Write(p []byte) (int, error) {
+	k, err := n.w.Write(p)
+	if n.err == nil {
+		n.err = err
+	}
+	return k, err
+}
+
+// lost returns the error for which not all that was printed has arrived.
+func (u *ui) lost() error {
+	if n, ok := u.out.(*noting); ok {
+		return n.err
+	}
+	return nil
 }
 
 func isTerminal(v any) bool {
