@@ -48,7 +48,10 @@ subcommands do it for you; a shell does it as well:
 		RunE:          func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 
 		SuggestionsMinimumDistance: 2,
+
+		Version: thisBuild().String(),
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetIn(a.ui.in)
 	root.SetOut(a.ui.out)
 	root.SetErr(a.ui.err)
