@@ -20,6 +20,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/lock"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/tool/skill"
 )
 
 // finding is one line of check: what was looked at, how it is, and what to do.
@@ -80,6 +81,7 @@ func (a *app) check(ctx context.Context, asJSON, offline bool) error {
 		}
 		add(checkWatches("/proc/sys/fs/inotify", countTasks(l.Config.TempDir))...)
 		add(checkConfinement(l))
+		add(checkAgents(l)...)
 	}
 
 	bad := slices.ContainsFunc(found, func(f finding) bool { return f.Level == levelProblem })
@@ -322,6 +324,32 @@ func checkWatches(dir string, tasks int) []finding {
 		found = append(found, f)
 	}
 	return found
+}
+
+// checkAgents says which agents and skills there are, and which files are not
+// loaded.
+func checkAgents(l *config.Loaded) []finding {
+	skills := skill.Load(skillDirs(l))
+	agents := agentSources(l, func() *skill.Snapshot { return skills }).Load()
+	var found []finding
+	for _, b := range brokenRemarks(agents, skills) {
+		found = append(found, finding{levelWarning, "agents", "not loaded: " + b.String(), "correct the file; gasupervisor agents check FILE tells whether it is right"})
+	}
+	warnings := 0
+	for _, a := range agents.Agents {
+		for _, w := range a.Warnings {
+			if w.Once == "" {
+				warnings++
+			}
+		}
+	}
+	f := finding{Level: levelOK, Topic: "agents", Text: fmt.Sprintf("%d from files, %d skills", len(agents.Agents), len(skills.Skills))}
+	if warnings > 0 {
+		f.Level = levelNote
+		f.Text += fmt.Sprintf("; %d remarks about files", warnings)
+		f.Do = "see: gasupervisor agents check"
+	}
+	return append(found, f)
 }
 
 // checkConfinement says how far agents are confined.

@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/agent"
@@ -23,6 +23,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 	"github.com/gasupervisor/gasupervisor/internal/tool/builtin"
+	"github.com/gasupervisor/gasupervisor/internal/tool/skill"
 	"github.com/gasupervisor/gasupervisor/internal/usage"
 	"github.com/gasupervisor/gasupervisor/session"
 	"github.com/gasupervisor/gasupervisor/watcher"
@@ -34,6 +35,7 @@ type engine struct {
 	root  *taskdir.Root
 	watch *watcher.Watcher
 	sup   *supervisor.Supervisor
+	lib   *library
 	// accounts keep what LLMs cost; open while Run works.
 	accounts *usage.Accounts
 	config   *config.Config
@@ -57,7 +59,7 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 		}
 	})
 	models := newModels(c, accounts.Spent, log)
-	agents, err := agentdef.NewRegistry(general(c))
+	lib, err := newLibrary(l, log)
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +67,10 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools := newToolbox(l)
+	tools := newToolbox(l, lib)
 	runner := agent.New(agent.Config{
 		Models: models.choose,
-		Agents: agents.Lookup,
+		Agents: lib.agents.Lookup,
 		Tools:  tools.grant,
 		Limits: agent.Limits{Timeout: c.Agent.Timeout},
 		Log:    log,
@@ -85,7 +87,7 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 		Log:         log,
 	})
 	watch := watcher.New(watcher.Config{Dir: c.TempDir, Counts: taskdir.Counts, Log: log})
-	return &engine{root: root, watch: watch, sup: sup, accounts: accounts, config: c, log: log}, nil
+	return &engine{root: root, watch: watch, sup: sup, lib: lib, accounts: accounts, config: c, log: log}, nil
 }
 
 // perDay is the daemon's own budget; nil where the configuration gives none.
@@ -112,6 +114,7 @@ func (e *engine) Run(ctx context.Context) error {
 		return err
 	}
 	defer e.accounts.Close()
+	e.lib.writeRecord(e.lib.agents.Snapshot())
 	names, err := e.root.Names()
 	if err != nil {
 		return err
@@ -177,14 +180,15 @@ func (e *engine) keepTidy(ctx context.Context) {
 type toolbox struct {
 	ceiling sandbox.Ceiling
 	config  *config.Config
+	lib     *library
 	environ []string
 }
 
-func newToolbox(l *config.Loaded) *toolbox {
+func newToolbox(l *config.Loaded, lib *library) *toolbox {
 	c := &l.Config
 	ceiling := sandbox.Ceiling{
 		Roots:        c.Sandbox.Roots,
-		Read:         c.Sandbox.Read,
+		Read:         slices.Concat(c.Sandbox.Read, skillDirs(l)),
 		System:       sandbox.SystemReads(os.Getenv("PATH")),
 		Protected:    protected(l),
 		Hidden:       hidden(l),
@@ -198,7 +202,7 @@ func newToolbox(l *config.Loaded) *toolbox {
 			ceiling.System = append(ceiling.System, sandbox.ToolchainReads(home, os.Getenv)...)
 		}
 	}
-	return &toolbox{ceiling: ceiling.Resolve(), config: c, environ: os.Environ()}
+	return &toolbox{ceiling: ceiling.Resolve(), config: c, lib: lib, environ: os.Environ()}
 }
 
 // protected is what agents may read and never write: what the daemon is made of.
@@ -210,7 +214,11 @@ func protected(l *config.Loaded) []string {
 	if exe, err := os.Executable(); err == nil {
 		paths = append(paths, exe)
 	}
-	return paths
+	// What says how agents work: they do not rewrite each other.
+	for _, dir := range agentDirs(l) {
+		paths = append(paths, dir.Path)
+	}
+	return append(paths, skillDirs(l)...)
 }
 
 // hidden is what agents neither read nor write: the journals, and files with keys.
@@ -236,7 +244,8 @@ func (e policyError) Unwrap() error { return e.error }
 func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 	in := req.Input
 	plan := filepath.Join(in.Dir, taskdir.PlanFile)
-	names := granted(req)
+	skills := b.lib.skills.Snapshot()
+	names := granted(req, skills)
 	ask := sandbox.Ask{
 		TaskDir: in.Dir, WorkDir: in.Settings.WorkDir,
 		InputFiles: in.Settings.InputFiles, OutputFiles: in.Settings.OutputFiles,
@@ -265,9 +274,17 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 			MaxTimeout:     b.config.Agent.CommandTimeoutMax,
 		},
 		ResultCap: b.config.Agent.ToolResultCap,
-	}, names)
+	}, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == skill.Name }))
 	if err != nil {
 		return agent.Toolset{}, errors.Join(err, files.Close())
+	}
+	if slices.Contains(names, skill.Name) {
+		tools = append(tools, skill.Tool(skills, b.config.Agent.ToolResultCap))
+	}
+	slices.SortStableFunc(tools, byOrder(toolNames()))
+	environment := ""
+	if req.Agent.Kind == agentdef.KindCustom && in.Prepared == nil {
+		environment = environmentBlock(files, policy.WorkDir, req.Model, time.Now())
 	}
 	return agent.Toolset{
 		Set:   tool.NewSet(b.config.Agent.ToolResultCap, tools...),
@@ -281,18 +298,47 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		},
 		WorkDir:      policy.WorkDir,
 		Instructions: instructions(files, in.Settings.WorkDir),
-		Environment:  fmt.Sprintf("Platform: %s/%s", runtime.GOOS, runtime.GOARCH),
+		Environment:  environment,
+		Catalogue:    b.catalogue(req.Agent, names, skills),
 	}, nil
 }
 
+// byOrder sorts tools as their names stand in order.
+func byOrder(order []string) func(a, b tool.Tool) int {
+	return func(a, b tool.Tool) int {
+		return slices.Index(order, a.Spec().Name) - slices.Index(order, b.Spec().Name)
+	}
+}
+
+// catalogue is what an agent with these tools can choose from, and the skills that
+// it has from the start.
+func (b *toolbox) catalogue(def agentdef.Definition, names []string, skills *skill.Snapshot) string {
+	var parts []string
+	if slices.Contains(names, builtin.Task) {
+		parts = append(parts, agentdef.Catalogue(b.lib.agents.Snapshot().Definitions()))
+	}
+	if slices.Contains(names, skill.Name) {
+		parts = append(parts, skill.Catalogue(skills))
+	}
+	preloaded, missing := skills.Preload(def.Skills, b.config.Agent.ToolResultCap)
+	if len(missing) > 0 {
+		b.lib.log.Warn("an agent's skills are not there", "agent", def.Name, "skills", missing)
+	}
+	parts = append(parts, preloaded)
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "\n\n")
+}
+
 // granted are the names of the tools that are asked for, less those left out.
-func granted(req agent.ToolRequest) []string {
+func granted(req agent.ToolRequest, skills *skill.Snapshot) []string {
 	names := req.Names
 	if names == nil {
-		names = builtin.Names()
+		names = toolNames()
 	}
+	// A session keeps the tools that it began with. At its beginning use_skill is
+	// left out where there is nothing to use.
+	useless := len(skills.Skills) == 0 && req.Input.Prepared == nil
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
-		return slices.Contains(req.Without, n) || n == builtin.Task && req.Input.Spawn == nil
+		return slices.Contains(req.Without, n) || n == builtin.Task && req.Input.Spawn == nil || n == skill.Name && useless
 	})
 }
 

@@ -87,6 +87,9 @@ type Limits struct {
 // ToolRequest asks for the tools of one round.
 type ToolRequest struct {
 	Input round.Input
+	// Agent is the agent that the round runs; Model is its model's name.
+	Agent agentdef.Definition
+	Model string
 	// Names are the tools asked for; nil for all that a task may have, empty for none.
 	Names []string
 	// Without are names to leave out, also where Names is nil.
@@ -115,6 +118,9 @@ type Toolset struct {
 	Instructions string
 	// Environment describes platform and checkout, for the prompt of custom agents.
 	Environment string
+	// Catalogue is what the agent can choose from, other agents and skills, and the
+	// skills that it has from the start: the end of the system prompt of every kind.
+	Catalogue string
 }
 
 // Runner runs rounds. It holds no state of any of them and may be used by any

@@ -124,7 +124,8 @@ func (s *state) grantTools(context.Context) *round.Outcome {
 		return out
 	}
 	set, err := s.cfg.Tools(ToolRequest{
-		Input: s.in, Names: names, Without: s.def.DisallowedTools, SetKeyInfo: s.memory.set, Delegate: s.delegate,
+		Input: s.in, Agent: s.def, Model: s.model.ID, Names: names, Without: s.def.DisallowedTools, SetKeyInfo: s.memory.set,
+		Delegate: s.delegate,
 	})
 	if err != nil {
 		kind := "context"
@@ -184,12 +185,15 @@ func (s *state) turnLimit() int {
 // systemPrompt is the agent's prompt. A custom agent's stands byte for byte, and is
 // followed by what it cannot know.
 func (s *state) systemPrompt() string {
-	if s.def.Kind != agentdef.KindCustom {
-		return s.def.Prompt
+	parts := []string{s.def.Prompt}
+	if s.def.Kind == agentdef.KindCustom {
+		parts = append(parts, customRules)
+		if s.tools.Environment != "" {
+			parts = append(parts, s.tools.Environment)
+		}
 	}
-	parts := []string{s.def.Prompt, customRules}
-	if s.tools.Environment != "" {
-		parts = append(parts, s.tools.Environment)
+	if s.tools.Catalogue != "" {
+		parts = append(parts, s.tools.Catalogue)
 	}
 	return strings.Join(parts, "\n\n")
 }

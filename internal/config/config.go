@@ -32,6 +32,9 @@ type Config struct {
 	MaxRunning   int           `toml:"max_running" eg:"32"`
 	Settle       time.Duration `toml:"settle" eg:"\"250ms\""`
 	StopTimeout  time.Duration `toml:"stop_timeout" eg:"\"20s\""`
+	// AgentsDir holds agent files and SkillsDir skills; they may be missing.
+	AgentsDir string `toml:"agents_dir" eg:"\"agents\""`
+	SkillsDir string `toml:"skills_dir" eg:"\"skills\""`
 
 	// LLMs are the models that can be asked; the first is the default. There is
 	// always at least one.
@@ -236,6 +239,8 @@ func Default() Config {
 		MaxRunning:   32,
 		Settle:       250 * time.Millisecond,
 		StopTimeout:  20 * time.Second,
+		AgentsDir:    "agents",
+		SkillsDir:    "skills",
 		LLMs:         []LLM{defaultLLM()},
 		Agent: Agent{
 			Completion:        CompletionTool,

@@ -281,7 +281,7 @@ func (l *Loaded) warnUnknownVars(env lookup, known map[string]bool) {
 // absolute makes every path absolute and fills in the sandbox's default roots.
 func (l *Loaded) absolute() {
 	c := &l.Config
-	paths := []*string{&c.TempDir, &c.StateDir}
+	paths := []*string{&c.TempDir, &c.StateDir, &c.AgentsDir, &c.SkillsDir}
 	for i := range c.LLMs {
 		paths = append(paths, &c.LLMs[i].APIKeyFile)
 	}

@@ -73,6 +73,8 @@ func TestFaults(t *testing.T) {
 		{"no wait", "\n\nreply_timeout = \"0s\"\n", nil, []string{`:3: reply_timeout: got "0s"`}},
 		{"empty directory", "temp_dir = \"\"\n", nil, []string{":1: temp_dir: is empty"}},
 		{"state in temp", "temp_dir = \"temp\"\nstate_dir = \"temp/state\"\n", nil, []string{":2: state_dir:", "lies in temp_dir"}},
+		{"agents in temp", "temp_dir = \"t\"\nagents_dir = \"t/agents\"\n", nil, []string{":2: agents_dir:", "lies in temp_dir"}},
+		{"skills in temp", "temp_dir = \"t\"\nskills_dir = \"t\"\n", nil, []string{":2: skills_dir:", "lies in temp_dir"}},
 		{"temp in state", "temp_dir = \"state/temp\"\n", nil, []string{":1: temp_dir:", "lies in state_dir"}},
 		{"same name twice", "[[llm]]\nname = \"a\"\nmodel = \"x\"\n[[llm]]\nname = \"a\"\nmodel = \"y\"\n", nil, []string{`:5: llm[1].name: "a" is llm[0]'s name already`}},
 		{"second entry without name", "[[llm]]\n[[llm]]\nmodel = \"y\"\n", nil, []string{`:2: llm[1].name: is missing`}},
@@ -177,6 +179,8 @@ roots = ["sub", "/srv"]
 	want := Default()
 	want.TempDir = filepath.Join(l.Dir, "t")
 	want.StateDir = filepath.Join(l.Dir, "state")
+	want.AgentsDir = filepath.Join(l.Dir, "agents")
+	want.SkillsDir = filepath.Join(l.Dir, "skills")
 	want.ReplyTimeout = 90 * time.Second
 	want.Settle = 1500 * time.Millisecond
 	first, second := newLLM(), newLLM()

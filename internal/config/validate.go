@@ -102,6 +102,11 @@ func (v *validator) top(c *Config) {
 			v.add("temp_dir", fmt.Sprintf("%q lies in state_dir", c.TempDir), "want a directory beside it, such as \"temp\"")
 		}
 	}
+	for _, d := range []struct{ key, path, eg string }{{"agents_dir", c.AgentsDir, "agents"}, {"skills_dir", c.SkillsDir, "skills"}} {
+		if d.path != "" && c.TempDir != "" && within(d.path, c.TempDir) {
+			v.add(d.key, fmt.Sprintf("%q lies in temp_dir, where agents write", d.path), fmt.Sprintf("want a directory beside it, such as %q", d.eg))
+		}
+	}
 	v.duration("reply_timeout", c.ReplyTimeout, time.Second, 10*365*day)
 	v.between("max_running", c.MaxRunning, 1, 10000)
 	v.duration("settle", c.Settle, time.Millisecond, time.Minute)

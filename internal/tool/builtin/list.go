@@ -53,7 +53,7 @@ func (e Env) list(ctx context.Context, path string, recursive bool) tool.Result 
 	var all []line
 	perDepth := make([]int, maxDepth+1)
 	bytesPerDepth := make([]int, maxDepth+1)
-	ignored, err := walk(ctx, d, func(f found) (bool, error) {
+	ignored, err := e.walk(ctx, d, func(f found) (bool, error) {
 		text := f.path
 		switch {
 		case f.isLink():

@@ -81,7 +81,7 @@ func (e Env) search(ctx context.Context, where string, s *search) tool.Result {
 		}
 	case err == nil:
 		defer d.Close()
-		_, err = walk(ctx, d, func(f found) (bool, error) {
+		_, err = e.walk(ctx, d, func(f found) (bool, error) {
 			if f.entry.IsDir() {
 				return true, nil
 			}
