@@ -18,7 +18,6 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
-	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
 	"github.com/gasupervisor/gasupervisor/internal/supervisor"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
@@ -39,7 +38,9 @@ type engine struct {
 	// accounts keep what LLMs cost; open while Run works.
 	accounts *usage.Accounts
 	config   *config.Config
-	log      *slog.Logger
+	// confinement is nil where commands are not confined.
+	confinement *confinement
+	log         *slog.Logger
 }
 
 // newEngine makes the directories and joins the parts. It starts nothing and
@@ -67,7 +68,10 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools := newToolbox(l, lib)
+	tools, err := newToolbox(l, lib, log)
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
 	runner := agent.New(agent.Config{
 		Models: models.choose,
 		Agents: lib.agents.Lookup,
@@ -87,7 +91,7 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 		Log:         log,
 	})
 	watch := watcher.New(watcher.Config{Dir: c.TempDir, Counts: taskdir.Counts, Log: log})
-	return &engine{root: root, watch: watch, sup: sup, lib: lib, accounts: accounts, config: c, log: log}, nil
+	return &engine{root: root, watch: watch, sup: sup, lib: lib, accounts: accounts, config: c, confinement: tools.confinement, log: log}, nil
 }
 
 // perDay is the daemon's own budget; nil where the configuration gives none.
@@ -128,6 +132,10 @@ func (e *engine) Run(ctx context.Context) error {
 	supervised := make(chan error, 1)
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
+	e.confinement.logLevel(e.log)
+	if err := e.confinement.sweep(e.config.StateDir); err != nil {
+		e.log.Warn("some private directories of tasks that are gone cannot be removed", "err", err)
+	}
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
@@ -182,9 +190,11 @@ type toolbox struct {
 	config  *config.Config
 	lib     *library
 	environ []string
+	// confinement is nil where commands are not confined.
+	confinement *confinement
 }
 
-func newToolbox(l *config.Loaded, lib *library) *toolbox {
+func newToolbox(l *config.Loaded, lib *library, log *slog.Logger) (*toolbox, error) {
 	c := &l.Config
 	ceiling := sandbox.Ceiling{
 		Roots:        c.Sandbox.Roots,
@@ -202,7 +212,11 @@ func newToolbox(l *config.Loaded, lib *library) *toolbox {
 			ceiling.System = append(ceiling.System, sandbox.ToolchainReads(home, os.Getenv)...)
 		}
 	}
-	return &toolbox{ceiling: ceiling.Resolve(), config: c, lib: lib, environ: os.Environ()}
+	confinement, err := newConfinement(c, slices.Concat(ceiling.Roots, ceiling.Read, ceiling.System, []string{ceiling.TempDir}), log)
+	if err != nil {
+		return nil, err
+	}
+	return &toolbox{ceiling: ceiling.Resolve(), config: c, lib: lib, environ: os.Environ(), confinement: confinement}, nil
 }
 
 // protected is what agents may read and never write: what the daemon is made of.
@@ -243,19 +257,13 @@ func (e policyError) Unwrap() error { return e.error }
 // grant makes the tools of one round.
 func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 	in := req.Input
-	plan := filepath.Join(in.Dir, taskdir.PlanFile)
 	skills := b.lib.skills.Snapshot()
 	names := granted(req, skills)
-	ask := sandbox.Ask{
-		TaskDir: in.Dir, WorkDir: in.Settings.WorkDir,
-		InputFiles: in.Settings.InputFiles, OutputFiles: in.Settings.OutputFiles,
-		Writes: builtin.Writes(names),
-		Named:  map[string]string{taskdir.PlanFile: plan},
-	}
-	policy, err := sandbox.Build(b.ceiling, ask.Resolve())
+	allowed, err := b.allow(in.Task, in.Dir, in.Settings, builtin.Writes(names))
 	if err != nil {
-		return agent.Toolset{}, policyError{err}
+		return agent.Toolset{}, err
 	}
+	policy := allowed.policy
 	if in.Settings.WorkDir != "" {
 		if fi, err := os.Stat(policy.WorkDir); err != nil || !fi.IsDir() {
 			return agent.Toolset{}, fmt.Errorf("context.json, key \"work_dir\": %s is not a directory that exists", policy.WorkDir)
@@ -268,12 +276,8 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		WritePlan:  in.WritePlan,
 		SetKeyInfo: req.SetKeyInfo,
 		Delegate:   req.Delegate,
-		Command: builtin.CommandConfig{
-			Env:            command.Environ(b.environ, b.config.Sandbox.Env, keyVariables(b.config)),
-			DefaultTimeout: b.config.Agent.CommandTimeout,
-			MaxTimeout:     b.config.Agent.CommandTimeoutMax,
-		},
-		ResultCap: b.config.Agent.ToolResultCap,
+		Command:    allowed.commands,
+		ResultCap:  b.config.Agent.ToolResultCap,
 	}, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == skill.Name }))
 	if err != nil {
 		return agent.Toolset{}, errors.Join(err, files.Close())

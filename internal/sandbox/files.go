@@ -79,7 +79,16 @@ func (f *Files) Resolve(path string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(f.policy.WorkDir, path)
 	}
-	return filepath.Clean(path)
+	path = filepath.Clean(path)
+	if f.policy.Check(path, Read) != nil {
+		// Not a path of the daemon's: perhaps one that only commands see.
+		for inside, outside := range f.policy.places {
+			if under(path, inside) {
+				return outside + strings.TrimPrefix(path, inside)
+			}
+		}
+	}
+	return path
 }
 
 // Show returns an absolute path as a tool should name it: relative to the working
@@ -88,6 +97,11 @@ func (f *Files) Show(abs string) string {
 	if under(abs, f.policy.WorkDir) {
 		if rel, err := filepath.Rel(f.policy.WorkDir, abs); err == nil {
 			return rel
+		}
+	}
+	for inside, outside := range f.policy.places {
+		if under(abs, outside) {
+			return inside + strings.TrimPrefix(abs, outside)
 		}
 	}
 	return abs

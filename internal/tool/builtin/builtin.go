@@ -22,6 +22,7 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 )
 
@@ -60,8 +61,9 @@ type CommandConfig struct {
 	DefaultTimeout, MaxTimeout time.Duration
 	// OutputCap is how many bytes of output are kept; 0: as many as a result holds.
 	OutputCap int
-	// Confine is command.Command's.
-	Confine func(*exec.Cmd) error
+	// Confine and Limits are command.Command's.
+	Confine func(*exec.Cmd) (*command.Confinement, error)
+	Limits  command.Limits
 }
 
 // Names of the tools.
