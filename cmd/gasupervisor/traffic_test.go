@@ -46,37 +46,9 @@ func readTwenty(t testing.TB) traffic {
 		}
 		return llmtest.Done("Read all twenty.")
 	})
-	file := filepath.Join(dir, "config.toml")
-	write(t, file, fmt.Sprintf("[[llm]]\nname = \"scripted\"\nbase_url = %q\napi_key_env = \"\"\nmodel = \"scripted\"\ncontext_window = 128000\n", srv.URL))
-	l, err := config.Load(config.Options{Path: file, Environ: []string{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := newEngine(l, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
-	defer func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
-	task := filepath.Join(l.Config.TempDir, "reading")
-	write(t, filepath.Join(task, taskdir.InputFile), "Read files/part00.txt to files/part19.txt, one after the other, and say when you are through.")
-	for {
-		if st, err := taskdir.ReadStatus(task); err == nil && st.Reason != "" {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("no end after %d requests", srv.Count())
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	d := startDaemon(t, dir, srv, "")
+	d.task("reading", "Read files/part00.txt to files/part19.txt, one after the other, and say when you are through.", "")
+	d.wait("reading")
 	reqs := srv.Requests()
 	if len(reqs) != 21 || len(srv.Refusals()) > 0 {
 		t.Fatalf("%d requests, refused: %v", len(reqs), srv.Refusals())
@@ -96,6 +68,64 @@ func readTwenty(t testing.TB) traffic {
 		sum.least = min(sum.least, float64(same)/float64(len(before)))
 	}
 	return sum
+}
+
+// testDaemon is a daemon in this process.
+type testDaemon struct {
+	t      testing.TB
+	config *config.Config
+	ctx    context.Context
+}
+
+// startDaemon starts a daemon in dir, whose model is srv. extra is more of the
+// config.toml, from within its [[llm]] on.
+func startDaemon(t testing.TB, dir string, srv *llmtest.Server, extra string) *testDaemon {
+	t.Helper()
+	file := filepath.Join(dir, "config.toml")
+	write(t, file, fmt.Sprintf("[[llm]]\nname = \"scripted\"\nbase_url = %q\napi_key_env = \"\"\nmodel = \"scripted\"\ncontext_window = 128000\n%s", srv.URL, extra))
+	l, err := config.Load(config.Options{Path: file, Environ: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEngine(l, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return &testDaemon{t, &l.Config, ctx}
+}
+
+func (d *testDaemon) dir(task string) string { return filepath.Join(d.config.TempDir, task) }
+
+// task writes a task's files as a shell does.
+func (d *testDaemon) task(name, input, settings string) {
+	if settings != "" {
+		write(d.t, filepath.Join(d.dir(name), taskdir.ContextFile), settings)
+	}
+	write(d.t, filepath.Join(d.dir(name), taskdir.InputFile), input)
+}
+
+// wait returns the status once the first round is over.
+func (d *testDaemon) wait(task string) *taskdir.Status {
+	d.t.Helper()
+	for {
+		if st, err := taskdir.ReadStatus(d.dir(task)); err == nil && st.Reason != "" {
+			return st
+		}
+		select {
+		case <-d.ctx.Done():
+			d.t.Fatalf("task %s does not end", task)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }
 
 func write(t testing.TB, path, text string) {
