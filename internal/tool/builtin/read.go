@@ -144,9 +144,9 @@ func (e Env) fileFailure(path string, err error) tool.Result {
 	abs := e.Files.Resolve(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return tool.Failure("%s does not exist%s", abs, e.nearest(abs))
+		return tool.Failure("%s does not exist%s", e.Files.Name(abs), e.nearest(abs))
 	case errors.Is(err, fs.ErrPermission):
-		return tool.Failure("%s: permission denied by the system", abs)
+		return tool.Failure("%s: permission denied by the system", e.Files.Name(abs))
 	}
 	return tool.Failure("%v", err)
 }
@@ -159,7 +159,7 @@ func (e Env) nearest(abs string) string {
 		if d, err := e.Files.OpenDir(dir); err == nil {
 			defer d.Close()
 			if dir != filepath.Dir(abs) {
-				return fmt.Sprintf("; the deepest directory on the way that does is %s", dir)
+				return fmt.Sprintf("; the deepest directory on the way that does is %s", e.Files.Name(dir))
 			}
 			entries, _, err := d.Entries(5000)
 			if err != nil {

@@ -42,7 +42,7 @@ func (e Env) write(path, content, mode string) tool.Result {
 	if created {
 		did = "created"
 	}
-	abs := e.Files.Resolve(path)
+	abs := e.Files.Name(e.Files.Resolve(path))
 	size := fmt.Sprintf("%s, %s", plural(len(content), "byte"), plural(countLines(content), "line"))
 	return tool.Result{
 		Text:    fmt.Sprintf("%s %s (%s)", did, abs, size),
