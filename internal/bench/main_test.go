@@ -19,3 +19,11 @@ func TestSampleAt(t *testing.T) {
 		t.Errorf("an empty sample has %s", got)
 	}
 }
+
+func TestGrouped(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -100: "-100", -1000: "-1,000"} {
+		if got := grouped(n); got != want {
+			t.Errorf("grouped(%d) is %q, want %q", n, got, want)
+		}
+	}
+}
