@@ -34,7 +34,10 @@ func startModel(script llmtest.Script, opts ...llmtest.Option) (*model, error) {
 }
 
 // done completes every round at once.
-func done(*llmtest.Request) llmtest.Reply { return llmtest.Done("done") }
+func done(r *llmtest.Request) llmtest.Reply { return finish(r) }
+
+// late does so as late as a quick model.
+func late(r *llmtest.Request) llmtest.Reply { return finish(r).After(lateBy) }
 
 func (m *model) answer(r *llmtest.Request) llmtest.Reply {
 	m.mu.Lock()

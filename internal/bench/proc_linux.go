@@ -16,13 +16,19 @@ import (
 const canLookInside = true
 
 // resident returns the memory of a process, in bytes.
-func resident(pid int) (int64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+func resident(pid int) (int64, error) { return memory(pid, "status", "VmRSS:") }
+
+// proportional returns the memory of a process, in bytes, of which what it shares
+// with others is counted in part.
+func proportional(pid int) (int64, error) { return memory(pid, "smaps_rollup", "Pss:") }
+
+func memory(pid int, file, key string) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if v, ok := strings.CutPrefix(line, key); ok {
 			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
 			return kb * 1024, err
 		}

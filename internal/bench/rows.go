@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
-	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
 
 func cores() string { return fmt.Sprintf("%d cores, %s", runtime.NumCPU(), runtime.Version()) }
@@ -62,10 +61,18 @@ func around(floor, daemon func() (sample, error)) (floored, got figure, err erro
 
 // latencies are the times from a file to the model.
 func (b *bench) latencies(ctx context.Context) error {
+	var input, answered figure
+	if b.ga != nil {
+		b.say("measuring: GenericAgent, %d tasks and %d replies", genericSessions, genericReplies)
+		var err error
+		if input, answered, err = b.ga.latencies(ctx); err != nil {
+			return err
+		}
+	}
 	return b.with(ctx, "latencies", done, []llmtest.Option{llmtest.Forget()}, nil, func(d *daemon) (err error) {
 		if b.wants("input") {
 			b.say("measuring: %d new tasks", b.n)
-			r := row{what: "input.txt closed -> model asked", goal: "2.5 ms, 8 ms", unit: milliseconds}
+			r := row{what: "input.txt closed -> model asked", goal: "2.5 ms, 8 ms", unit: milliseconds, generic: input}
 			r.floor, r.daemon, err = around(
 				func() (sample, error) { return b.floor.latency(ctx, b.n/2, firstInput) },
 				func() (sample, error) { return d.inputs(ctx, b.n) })
@@ -81,7 +88,7 @@ func (b *bench) latencies(ctx context.Context) error {
 			}
 			b.say("measuring: %d replies", b.n)
 			r := row{what: fmt.Sprintf("reply.txt closed -> model asked, %s waiting sessions of %s", grouped(int64(b.waiting)), bytesOf(float64(b.bytes))),
-				goal: "2 ms, 5 ms", unit: milliseconds}
+				goal: "2 ms, 5 ms", unit: milliseconds, generic: answered}
 			r.floor, r.daemon, err = around(
 				func() (sample, error) { return b.floor.latency(ctx, b.n/2, reply(b.bytes)) },
 				func() (sample, error) { return d.replies(ctx, b.n, b.waiting, map[int]int{}) })
@@ -97,7 +104,6 @@ func (b *bench) latencies(ctx context.Context) error {
 // burstOfTasks is how long many tasks at once take, with a model that takes its
 // time.
 func (b *bench) burstOfTasks(ctx context.Context) error {
-	late := func(*llmtest.Request) llmtest.Reply { return llmtest.Done("done").After(lateBy) }
 	n := fmt.Sprint(b.burst)
 	overrides := []string{"GASUPERVISOR_MAX_RUNNING=" + n, "GASUPERVISOR_LLM_0_MAX_CONCURRENT=" + n}
 	return b.with(ctx, "burst", late, []llmtest.Option{llmtest.Forget()}, overrides, func(d *daemon) error {
@@ -124,10 +130,18 @@ func (b *bench) burstOfTasks(ctx context.Context) error {
 			}
 			got = append(got, time.Since(begun))
 		}
-		b.rows = append(b.rows, row{
+		r := row{
 			what: fmt.Sprintf("%d tasks at once, model answers in %s", b.burst, lateBy), goal: "0.35 s", unit: seconds,
 			floor: value(floored.at(.5).Seconds()), daemon: value(got.at(.5).Seconds()),
-		})
+		}
+		if b.ga != nil {
+			b.say("measuring: GenericAgent, %d tasks at once", b.burst)
+			var err error
+			if r.generic, err = b.ga.burst(ctx, b.burst); err != nil {
+				return err
+			}
+		}
+		b.rows = append(b.rows, r)
 		return nil
 	})
 }
@@ -145,8 +159,11 @@ func lines(n int) string {
 func readers(n int) llmtest.Script {
 	return func(r *llmtest.Request) llmtest.Reply {
 		turn := r.Turn()
-		if turn > n {
-			return llmtest.Done("done")
+		switch {
+		case turn > n:
+			return finish(r)
+		case offers(r, "file_read"): // GenericAgent's
+			return llmtest.Text("I read on.").Call("file_read", fmt.Sprintf(`{"path":"long.txt","start":%d,"count":10}`, turn))
 		}
 		return llmtest.Text("I read on.").Call("read_file", fmt.Sprintf(`{"path":"long.txt","start_line":%d,"line_count":10}`, turn))
 	}
@@ -165,6 +182,10 @@ func (b *bench) timePerTurn(ctx context.Context) error {
 		r.floor, r.daemon, err = around(
 			func() (sample, error) { return b.floor.turns(ctx, b.turns/2, head, turnGrows) },
 			func() (sample, error) { return d.turnTimes(ctx, b.turns) })
+		if err == nil && b.ga != nil {
+			b.say("measuring: GenericAgent, %d turns", b.turns/4)
+			r.generic, err = b.ga.turns(ctx, b.turns/4)
+		}
 		if err == nil {
 			b.rows = append(b.rows, r)
 		}
@@ -195,23 +216,33 @@ func (d *daemon) turnTimes(ctx context.Context, n int) (sample, error) {
 // another file, of so many bytes.
 const prefixTurns, prefixFile = 20, 2 << 10
 
+const prefixInput = "Read the files file-1.txt to file-20.txt, one after the other."
+
+func prefixName(i int) string { return fmt.Sprintf("file-%d.txt", i+1) }
+
+// prefixScript is the model of that task.
+func prefixScript(r *llmtest.Request) llmtest.Reply {
+	turn := r.Turn()
+	if turn > prefixTurns {
+		return finish(r)
+	}
+	tool := "read_file"
+	if offers(r, "file_read") {
+		tool = "file_read"
+	}
+	return llmtest.Call(tool, fmt.Sprintf(`{"path":%q}`, prefixName(turn-1)))
+}
+
 // charactersSent is what a conversation costs that grows.
 func (b *bench) charactersSent(ctx context.Context) error {
-	script := func(r *llmtest.Request) llmtest.Reply {
-		turn := r.Turn()
-		if turn > prefixTurns {
-			return llmtest.Done("done")
-		}
-		return llmtest.Call("read_file", fmt.Sprintf(`{"path":"file-%d.txt"}`, turn))
-	}
-	return b.with(ctx, "prefix", script, nil, nil, func(d *daemon) error {
+	return b.with(ctx, "prefix", prefixScript, nil, nil, func(d *daemon) error {
 		b.say("measuring: what is sent in %d turns", prefixTurns)
 		for i := range prefixTurns {
-			if err := os.WriteFile(filepath.Join(d.temp, fmt.Sprintf("file-%d.txt", i+1)), []byte(fileOf(i, prefixFile)), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(d.temp, prefixName(i)), []byte(fileOf(i, prefixFile)), 0o644); err != nil {
 				return err
 			}
 		}
-		if err := d.begin("prefix", "Read the files file-1.txt to file-20.txt, one after the other."); err != nil {
+		if err := d.begin("prefix", prefixInput); err != nil {
 			return err
 		}
 		if err := d.over(ctx, "prefix", 0); err != nil {
@@ -223,11 +254,18 @@ func (b *bench) charactersSent(ctx context.Context) error {
 		}
 		var least characters
 		least.sent, least.prefix = b.floor.characters(prefixTurns, prefixFile)
-		b.rows = append(b.rows, row{
+		r := row{
 			what: fmt.Sprintf("%d turns, each reads another %s file: characters sent, cached prefix at a tenth", prefixTurns, bytesOf(prefixFile)),
 			goal: "115,000, prefix over 99 %", unit: count,
 			floor: value(least.weighed()), daemon: c.figure(),
-		})
+		}
+		if b.ga != nil {
+			b.say("measuring: GenericAgent, what is sent in %d turns", prefixTurns)
+			if r.generic, err = b.ga.characters(ctx); err != nil {
+				return err
+			}
+		}
+		b.rows = append(b.rows, r)
 		return nil
 	})
 }
@@ -299,6 +337,14 @@ func (b *bench) manyWaiting(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		var genericMemory, genericShare, genericRestart figure
+		if b.ga != nil && (b.wants("idle") || b.wants("memory")) {
+			b.say("measuring: GenericAgent, %d waiting sessions", genericSessions)
+			if genericMemory, genericShare, err = b.ga.waiting(ctx, 20*time.Second); err != nil {
+				return err
+			}
+			genericRestart.note = "lost"
+		}
 		n := grouped(int64(b.sessions))
 		if b.wants("idle") {
 			share, err := b.idleShare(ctx, d)
@@ -307,7 +353,7 @@ func (b *bench) manyWaiting(ctx context.Context) error {
 			}
 			b.rows = append(b.rows, row{
 				what: fmt.Sprintf("idle CPU with %s waiting sessions, over %s", n, b.idle), goal: "0.5 % of a core", unit: percent,
-				daemon: value(share), floor: value(0),
+				daemon: value(share), floor: value(0), generic: genericShare,
 			})
 		}
 		if b.wants("memory") {
@@ -317,7 +363,7 @@ func (b *bench) manyWaiting(ctx context.Context) error {
 			}
 			b.rows = append(b.rows, row{
 				what: fmt.Sprintf("memory per waiting session, at %s", n), goal: "12 KB", unit: bytesOf,
-				daemon: mem, floor: w.floorMemory,
+				daemon: mem, floor: w.floorMemory, generic: genericMemory,
 			})
 		}
 		if b.wants("restart") {
@@ -327,7 +373,7 @@ func (b *bench) manyWaiting(ctx context.Context) error {
 			}
 			b.rows = append(b.rows, row{
 				what: fmt.Sprintf("kill -9, then all of %s waiting sessions watched again", n), goal: "1 s", unit: seconds,
-				daemon: value(again.Seconds()), floor: value(floored.Seconds()),
+				daemon: value(again.Seconds()), floor: value(floored.Seconds()), generic: genericRestart,
 			})
 		}
 		return nil
@@ -445,5 +491,3 @@ func (b *bench) restart(ctx context.Context, d *daemon) (took, floored time.Dura
 	})
 	return time.Since(begun), floored, err
 }
-
-var _ = taskdir.InputFile
