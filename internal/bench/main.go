@@ -58,6 +58,7 @@ type options struct {
 
 	rounds    int
 	ended     int
+	cold      bool
 	longTurns int
 	soak      time.Duration
 	perMinute int
@@ -190,6 +191,7 @@ func (b *bench) parse(args []string, errOut io.Writer) error {
 
 	f.IntVar(&b.rounds, "rounds", 1000, "rounds: how many at once")
 	f.IntVar(&b.ended, "ended", 100_000, "ended: how many tasks")
+	f.BoolVar(&b.cold, "cold", false, "ended: also with the system's caches dropped, which takes root and slows everything else down for a while")
 	f.IntVar(&b.longTurns, "long", 2000, "turns: how many in one session")
 	f.DurationVar(&b.soak, "soak", 30*time.Minute, "soak: how long")
 	f.IntVar(&b.perMinute, "rate", 200, "soak: tasks a minute")
