@@ -53,6 +53,11 @@ func (a *app) runDaemon(ctx context.Context, l *config.Loaded) error {
 		return err
 	}
 	defer release()
+	unserve, err := serveProfiles(log)
+	if err != nil {
+		return err
+	}
+	defer unserve()
 	logStart(log, l)
 	// The grace beyond the supervisor's own bound is for closing files.
 	err = service.Run(ctx, e.Run, l.Config.StopTimeout+2*time.Second)
