@@ -62,6 +62,8 @@ func layers() []row {
 		{pkg: "internal/lock", why: leaf},
 		{pkg: "internal/service", why: leaf},
 		{pkg: "internal/houserules", why: leaf},
+		{pkg: "internal/attack", tests: []string{"internal/llm/llmtest", "internal/taskdir"},
+			why: "it attacks the program as an agent could, and knows no more of its inside"},
 		{pkg: "internal/bench", may: []string{"internal/llm/llmtest", "internal/taskdir", "internal/journal"},
 			why: "it measures the program by its front door, as its users do"},
 		{pkg: "internal/e2e", tests: []string{"internal/taskdir", "internal/lock", "internal/history", "internal/llm", "internal/llm/llmtest"},
