@@ -14,14 +14,16 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/agent"
 	"github.com/gasupervisor/gasupervisor/internal/agentdef"
+	"github.com/gasupervisor/gasupervisor/internal/budget"
 	"github.com/gasupervisor/gasupervisor/internal/config"
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
-	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
 	"github.com/gasupervisor/gasupervisor/internal/supervisor"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 	"github.com/gasupervisor/gasupervisor/internal/tool/builtin"
 	"github.com/gasupervisor/gasupervisor/internal/tool/skill"
+	"github.com/gasupervisor/gasupervisor/internal/usage"
 	"github.com/gasupervisor/gasupervisor/session"
 	"github.com/gasupervisor/gasupervisor/watcher"
 )
@@ -29,12 +31,16 @@ import (
 // engine is a watcher, a supervisor and an agent loop joined by a configuration:
 // all that works on the tasks of one temp directory.
 type engine struct {
-	root   *taskdir.Root
-	watch  *watcher.Watcher
-	sup    *supervisor.Supervisor
-	lib    *library
-	config *config.Config
-	log    *slog.Logger
+	root  *taskdir.Root
+	watch *watcher.Watcher
+	sup   *supervisor.Supervisor
+	lib   *library
+	// accounts keep what LLMs cost; open while Run works.
+	accounts *usage.Accounts
+	config   *config.Config
+	// confinement is nil where commands are not confined.
+	confinement *confinement
+	log         *slog.Logger
 }
 
 // newEngine makes the directories and joins the parts. It starts nothing and
@@ -46,7 +52,14 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 			return nil, fmt.Errorf("make directory: %w", err)
 		}
 	}
-	models := newModels(c, log)
+	accounts := usage.New(filepath.Join(c.StateDir, usage.DirName), nil, func(err error) {
+		if err != nil {
+			log.Error("usage is counted in memory only", "err", err)
+		} else {
+			log.Info("usage is written again")
+		}
+	})
+	models := newModels(c, accounts.Spent, log)
 	lib, err := newLibrary(l, log)
 	if err != nil {
 		return nil, err
@@ -55,13 +68,20 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools := newToolbox(l, lib)
+	tools, err := newToolbox(l, lib, log)
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
 	runner := agent.New(agent.Config{
 		Models: models.choose,
 		Agents: lib.agents.Lookup,
 		Tools:  tools.grant,
 		Limits: agent.Limits{Timeout: c.Agent.Timeout},
 		Log:    log,
+
+		Reserve:     perDay(c, accounts),
+		LearnWindow: models.learn,
+		Redact:      redact.New(c.Secrets()...),
 	})
 	sup := supervisor.New(supervisor.Config{
 		Session: session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout,
@@ -71,7 +91,15 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 		Log:         log,
 	})
 	watch := watcher.New(watcher.Config{Dir: c.TempDir, Counts: taskdir.Counts, Log: log})
-	return &engine{root: root, watch: watch, sup: sup, lib: lib, config: c, log: log}, nil
+	return &engine{root: root, watch: watch, sup: sup, lib: lib, accounts: accounts, config: c, confinement: tools.confinement, log: log}, nil
+}
+
+// perDay is the daemon's own budget; nil where the configuration gives none.
+func perDay(c *config.Config, accounts *usage.Accounts) budget.Reserve {
+	if c.Limits.CostPerDay <= 0 {
+		return nil
+	}
+	return accounts.Budget(c.Limits.CostPerDay).Reserve
 }
 
 // general is the agent that works where nothing else is asked for, with the
@@ -86,6 +114,10 @@ func general(c *config.Config) agentdef.Definition {
 // Run works until ctx ends and the rounds have put down what they do.
 func (e *engine) Run(ctx context.Context) error {
 	defer e.root.Close()
+	if err := e.accounts.Open(); err != nil {
+		return err
+	}
+	defer e.accounts.Close()
 	e.lib.writeRecord(e.lib.agents.Snapshot())
 	names, err := e.root.Names()
 	if err != nil {
@@ -100,6 +132,10 @@ func (e *engine) Run(ctx context.Context) error {
 	supervised := make(chan error, 1)
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
+	e.confinement.logLevel(e.log)
+	if err := e.confinement.sweep(e.config.StateDir); err != nil {
+		e.log.Warn("some private directories of tasks that are gone cannot be removed", "err", err)
+	}
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
@@ -154,9 +190,11 @@ type toolbox struct {
 	config  *config.Config
 	lib     *library
 	environ []string
+	// confinement is nil where commands are not confined.
+	confinement *confinement
 }
 
-func newToolbox(l *config.Loaded, lib *library) *toolbox {
+func newToolbox(l *config.Loaded, lib *library, log *slog.Logger) (*toolbox, error) {
 	c := &l.Config
 	ceiling := sandbox.Ceiling{
 		Roots:        c.Sandbox.Roots,
@@ -174,7 +212,11 @@ func newToolbox(l *config.Loaded, lib *library) *toolbox {
 			ceiling.System = append(ceiling.System, sandbox.ToolchainReads(home, os.Getenv)...)
 		}
 	}
-	return &toolbox{ceiling: ceiling.Resolve(), config: c, lib: lib, environ: os.Environ()}
+	confinement, err := newConfinement(c, slices.Concat(ceiling.Roots, ceiling.Read, ceiling.System, []string{ceiling.TempDir}), log)
+	if err != nil {
+		return nil, err
+	}
+	return &toolbox{ceiling: ceiling.Resolve(), config: c, lib: lib, environ: os.Environ(), confinement: confinement}, nil
 }
 
 // protected is what agents may read and never write: what the daemon is made of.
@@ -215,19 +257,13 @@ func (e policyError) Unwrap() error { return e.error }
 // grant makes the tools of one round.
 func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 	in := req.Input
-	plan := filepath.Join(in.Dir, taskdir.PlanFile)
 	skills := b.lib.skills.Snapshot()
 	names := granted(req, skills)
-	ask := sandbox.Ask{
-		TaskDir: in.Dir, WorkDir: in.Settings.WorkDir,
-		InputFiles: in.Settings.InputFiles, OutputFiles: in.Settings.OutputFiles,
-		Writes: builtin.Writes(names),
-		Named:  map[string]string{taskdir.PlanFile: plan},
-	}
-	policy, err := sandbox.Build(b.ceiling, ask.Resolve())
+	allowed, err := b.allow(in.Task, in.Dir, in.Settings, builtin.Writes(names))
 	if err != nil {
-		return agent.Toolset{}, policyError{err}
+		return agent.Toolset{}, err
 	}
+	policy := allowed.policy
 	if in.Settings.WorkDir != "" {
 		if fi, err := os.Stat(policy.WorkDir); err != nil || !fi.IsDir() {
 			return agent.Toolset{}, fmt.Errorf("context.json, key \"work_dir\": %s is not a directory that exists", policy.WorkDir)
@@ -240,12 +276,8 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		WritePlan:  in.WritePlan,
 		SetKeyInfo: req.SetKeyInfo,
 		Delegate:   req.Delegate,
-		Command: builtin.CommandConfig{
-			Env:            command.Environ(b.environ, b.config.Sandbox.Env, keyVariables(b.config)),
-			DefaultTimeout: b.config.Agent.CommandTimeout,
-			MaxTimeout:     b.config.Agent.CommandTimeoutMax,
-		},
-		ResultCap: b.config.Agent.ToolResultCap,
+		Command:    allowed.commands,
+		ResultCap:  b.config.Agent.ToolResultCap,
 	}, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == skill.Name }))
 	if err != nil {
 		return agent.Toolset{}, errors.Join(err, files.Close())

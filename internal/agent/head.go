@@ -15,7 +15,7 @@ import (
 // prepare finds agent, LLM and tools, and with them the head of every request. What
 // is wrong with any of them ends the round here, before a token is spent.
 func (s *state) prepare(ctx context.Context) *round.Outcome {
-	for _, step := range []func(context.Context) *round.Outcome{s.chooseAgent, s.chooseModel, s.grantTools} {
+	for _, step := range []func(context.Context) *round.Outcome{s.chooseAgent, s.chooseModel, s.readSchema, s.openBudgets, s.grantTools} {
 		if out := step(ctx); out != nil {
 			return out
 		}
@@ -99,6 +99,15 @@ func (s *state) chooseModel(context.Context) *round.Outcome {
 	}
 	s.model = m
 	return s.affordable()
+}
+
+// readSchema reads the form that context.json gives the result.
+func (s *state) readSchema(context.Context) (out *round.Outcome) {
+	var err error
+	if s.schema, err = compileSchema(s.in.Settings.OutputSchema); err != nil {
+		return fail("context", "context.json, key \"output_schema\": not a valid JSON Schema: %v", err)
+	}
+	return nil
 }
 
 func (s *state) affordable() *round.Outcome {

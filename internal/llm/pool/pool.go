@@ -61,6 +61,9 @@ type Config struct {
 	BaseDelay, MaxDelay time.Duration
 	// Rand returns numbers in [0, 1) for jitter; nil is math/rand.
 	Rand func() float64
+	// Spent hears what each attempt cost, also those that failed, before Complete
+	// returns; nil: nobody does. It is called by many goroutines at once.
+	Spent func(llm.Usage)
 	// Log takes retries and pauses; nil discards.
 	Log *slog.Logger
 }
@@ -217,6 +220,9 @@ func (l *LLM) attempt(ctx context.Context, ticket uint64, giveUp time.Time, req 
 		}
 	}
 	resp, err = l.cfg.Client.Complete(ctx, req, each)
+	if l.cfg.Spent != nil && resp.Spent != (llm.Usage{}) {
+		l.cfg.Spent(resp.Spent)
+	}
 	var e *llm.Error
 	switch {
 	case err == nil:

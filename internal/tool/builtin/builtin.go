@@ -22,6 +22,7 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 )
 
@@ -60,8 +61,9 @@ type CommandConfig struct {
 	DefaultTimeout, MaxTimeout time.Duration
 	// OutputCap is how many bytes of output are kept; 0: as many as a result holds.
 	OutputCap int
-	// Confine is command.Command's.
-	Confine func(*exec.Cmd) error
+	// Confine and Limits are command.Command's.
+	Confine func(*exec.Cmd) (*command.Confinement, error)
+	Limits  command.Limits
 }
 
 // Names of the tools.
@@ -177,7 +179,7 @@ func (b *builtin) Spec() llm.ToolSpec {
 	return llm.ToolSpec{
 		Name:        b.name,
 		Description: strings.TrimSpace(string(text)),
-		Parameters:  llm.RawJSON(fmt.Sprintf(`{"type":"object","properties":{%s},"required":%s,"additionalProperties":false}`, b.parameters, required)),
+		Parameters:  llm.RawJSON(fmt.Sprintf(`{"type":"object","properties":{%s},"required":%s}`, b.parameters, required)),
 	}
 }
 
