@@ -372,7 +372,7 @@ func checkConfinement(l *config.Loaded) finding {
 	if l.Config.Sandbox.Mode != config.SandboxOff {
 		return checkLevel(l, f)
 	}
-	f.Text = "off: commands of agents run with all rights of the daemon's user; file tools keep to " + strings.Join(l.Config.Sandbox.Roots, ", ")
+	f.Text = "off: commands of agents run with all rights of the daemon's user; file tools reach all that it can, but for the daemon's own files"
 	f.Do = "run the daemon as a user, or in a container, that may do no harm; give tasks only to whom you would give a shell"
 	if os.Geteuid() == 0 {
 		f.Text = "off, and this user is root: " + strings.TrimPrefix(f.Text, "off: ")

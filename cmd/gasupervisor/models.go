@@ -90,6 +90,7 @@ func (m *models) choose(name, model string) (llm.Model, error) {
 	out := llm.Model{
 		Name: e.Name, ID: e.Model, ContextWindow: e.ContextWindow, Priced: e.Price != nil,
 		TextTools: e.ToolCalls == config.ToolCallsText,
+		CompactAt: e.CompactAt, ReplyReserve: e.ReplyReserve,
 	}
 	if other {
 		first = first.With(m.asker(e, model))

@@ -53,6 +53,11 @@ func (a *app) runDaemon(ctx context.Context, l *config.Loaded) error {
 		return err
 	}
 	defer release()
+	unserve, err := serveProfiles(log)
+	if err != nil {
+		return err
+	}
+	defer unserve()
 	logStart(log, l)
 	// The grace beyond the supervisor's own bound is for closing files.
 	err = service.Run(ctx, e.Run, l.Config.StopTimeout+2*time.Second)
@@ -128,6 +133,11 @@ func logStart(log *slog.Logger, l *config.Loaded) {
 	}
 	for _, w := range l.Warnings {
 		log.Warn(w)
+	}
+	for i := range c.LLMs {
+		if e := &c.LLMs[i]; e.NeedsKey() {
+			log.Warn("an LLM has no key: tasks that use it will fail", "llm", e.Name, "do", checkKey(e).Do)
+		}
 	}
 	if c.Sandbox.Mode == config.SandboxOff {
 		log.Warn("commands of agents are not confined: they can do whatever this user can ([sandbox] mode = \"off\")")

@@ -341,6 +341,7 @@ func TestReadRange(t *testing.T) {
 		{`{"file_path":"./a/../b"}`, "x", history.Range{File: "/w/b", From: 1}, true},
 		{`{"path":"/a","start_line":10,"line_count":5}`, "x", history.Range{File: "/a", From: 10, To: 14}, true},
 		{`{"path":"/a"}`, "/a, lines 1-200 of 900; start_line 201 goes on\nx", history.Range{File: "/a", From: 1, To: 200}, true},
+		{`{"path":"/a"}`, "lines 201-400 of 900; start_line 401 goes on\nx", history.Range{File: "/a", From: 201, To: 400}, true},
 		{`{"path":"/a"}`, unchanged, history.Range{}, false},
 		{`{"path":"/a"}`, "Error: no such file", history.Range{}, false},
 		{`{}`, "x", history.Range{}, false},

@@ -84,7 +84,7 @@ func callKey(c llm.ToolCall) string {
 }
 
 // linesShown is how the head of a result says what part of a file follows.
-var linesShown = regexp.MustCompile(`, lines (\d+)-(\d+) of `)
+var linesShown = regexp.MustCompile(`^(?:.*, )?lines (\d+)-(\d+) of `)
 
 // readRange tells compaction what a call has read.
 func (s *state) readRange(c llm.ToolCall, result string) (history.Range, bool) {

@@ -62,6 +62,11 @@ type LLM struct {
 	Model      string `toml:"model" eg:"\"gpt-5-mini\""`
 	// ContextWindow is in tokens; 0 while it is unknown.
 	ContextWindow int `toml:"context_window" eg:"400000"`
+	// CompactAt is the part of ContextWindow from which on conversations are made
+	// smaller; ReplyReserve is how many tokens are kept free for an answer, in the
+	// window and in budgets: 0 is what suits the window.
+	CompactAt    float64 `toml:"compact_at" eg:"0.75"`
+	ReplyReserve int     `toml:"reply_reserve" eg:"4096"`
 	// MaxConcurrent is how many requests may be in flight at once.
 	MaxConcurrent int `toml:"max_concurrent" eg:"16"`
 	// Fallback names the entries that are asked, in this order, when this one fails.
@@ -315,6 +320,7 @@ func defaultPrice() *Price { return &Price{Input: 0.25, Cached: 0.025, Output: 2
 // model it is.
 func newLLM() LLM {
 	return LLM{
+		CompactAt:      0.75,
 		MaxConcurrent:  16,
 		ToolCalls:      ToolCallsNative,
 		MaxTokensField: "auto",

@@ -144,6 +144,22 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	if got := strings.Count(fmt.Sprint(err), "\n"); got != 2 {
 		t.Errorf("want three lines, got\n%v", err)
 	}
+	// Of types and of values, from top to bottom. What could not be read has its
+	// default, about which nothing is said.
+	_, err = loadText(t, strings.Join([]string{
+		`max_running = -1`, `temp_dir = 3`, `settle = "-3s"`, `[[llm]]`, `name = "a"`, `model = 5`, `fallback = ["b"]`, `[[llm]]`, `name = 3`,
+		`[log]`, `level = "loud"`,
+	}, "\n"))
+	var got []string
+	for line := range strings.Lines(fmt.Sprint(err)) {
+		_, after, _ := strings.Cut(line, "c.toml:")
+		key, _, _ := strings.Cut(after, ": g")
+		got = append(got, key)
+	}
+	want := []string{"1: max_running", "2: temp_dir", "3: settle", "6: llm[0].model", "9: llm[1].name", "11: log.level"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s\n%v", diff, err)
+	}
 }
 
 func TestValues(t *testing.T) {

@@ -156,6 +156,13 @@ func (v *validator) llm(c *Config, i int) {
 	if e.ContextWindow != 0 {
 		v.between(at("context_window"), e.ContextWindow, 1024, 1<<30)
 	}
+	if e.CompactAt < 0.1 || e.CompactAt > 1 {
+		v.add(at("compact_at"), fmt.Sprintf("got %g", e.CompactAt), "want a part of the window from 0.1 to 1")
+	}
+	v.between(at("reply_reserve"), e.ReplyReserve, 0, 1<<30)
+	if e.ContextWindow > 0 && e.ReplyReserve >= e.ContextWindow {
+		v.add(at("reply_reserve"), fmt.Sprintf("got %d", e.ReplyReserve), fmt.Sprintf("want less than context_window, %d", e.ContextWindow))
+	}
 	v.between(at("max_concurrent"), e.MaxConcurrent, 1, 10000)
 	for j, name := range e.Fallback {
 		key := index(at("fallback"), j)

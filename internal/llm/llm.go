@@ -39,7 +39,8 @@ type Model struct {
 	// smaller before a request; 0 is DefaultCompactAt.
 	CompactAt float64
 	// ReplyReserve is how many tokens are kept free for an answer, in the window and
-	// in budgets; 0 is DefaultReplyReserve, or a quarter of a small window.
+	// in budgets; 0 is DefaultReplyReserve, or a quarter of a small window. It is never
+	// more than half of the window.
 	ReplyReserve int
 	// TextTools is true where tools are described in the prompt and parsed from
 	// the text, for models without function calling.
@@ -57,6 +58,9 @@ const (
 // Reserve is how many tokens are kept free for an answer.
 func (m Model) Reserve() int {
 	if m.ReplyReserve > 0 {
+		if half := m.ContextWindow / 2; half > 0 {
+			return min(m.ReplyReserve, half)
+		}
 		return m.ReplyReserve
 	}
 	if m.ContextWindow > 0 {

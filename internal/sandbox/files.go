@@ -99,6 +99,12 @@ func (f *Files) Show(abs string) string {
 			return rel
 		}
 	}
+	return f.Name(abs)
+}
+
+// Name returns an absolute path as commands know it, which is another one in the
+// task's own directories.
+func (f *Files) Name(abs string) string {
 	for inside, outside := range f.policy.places {
 		if under(abs, outside) {
 			return inside + strings.TrimPrefix(abs, outside)
@@ -140,7 +146,7 @@ func (f *Files) ReadFile(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(data)) > limit {
-		return nil, &fs.PathError{Op: "read", Path: f.Resolve(path), Err: ErrTooBig}
+		return nil, &fs.PathError{Op: "read", Path: f.Name(f.Resolve(path)), Err: ErrTooBig}
 	}
 	return data, nil
 }
@@ -205,7 +211,7 @@ func (f *Files) at(path string, access Access, create bool, do func(place) error
 		// The system's error names the element alone.
 		err = pathErr.Err
 	}
-	return &fs.PathError{Op: string(access), Path: abs, Err: err}
+	return &fs.PathError{Op: string(access), Path: f.Name(abs), Err: err}
 }
 
 func (f *Files) tryAt(abs string, access Access, create bool, do func(place) error) error {

@@ -32,6 +32,12 @@ const (
 // borne: it says that others were served meanwhile, and MaxWait bounds it.
 const limitFactor = 5
 
+// keepsPlace is how many rate limits in a row cost a request its place at the
+// gate. Up to then it goes ahead of those who came later. One that is refused
+// whenever it comes - it alone is more than the account may send a minute - would
+// hold all of them up.
+const keepsPlace = 3
+
 // How long an LLM that failed for good is passed over where there is a fallback.
 const (
 	downTransient = time.Minute
@@ -169,7 +175,9 @@ func (l *LLM) run(ctx context.Context, req llm.Request, onDelta func(llm.Delta))
 		var wait time.Duration
 		if e.Kind == llm.KindRateLimit {
 			// The gate holds everybody up as long as the provider asked for.
-			limits++
+			if limits++; limits >= keepsPlace {
+				ticket = l.gate.ticket()
+			}
 			wait = l.gate.pauseLeft()
 		} else {
 			failures++

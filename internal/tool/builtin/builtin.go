@@ -179,7 +179,7 @@ func (b *builtin) Spec() llm.ToolSpec {
 	return llm.ToolSpec{
 		Name:        b.name,
 		Description: strings.TrimSpace(string(text)),
-		Parameters:  llm.RawJSON(fmt.Sprintf(`{"type":"object","properties":{%s},"required":%s,"additionalProperties":false}`, b.parameters, required)),
+		Parameters:  llm.RawJSON(fmt.Sprintf(`{"type":"object","properties":{%s},"required":%s}`, b.parameters, required)),
 	}
 }
 

@@ -19,8 +19,8 @@ const (
 func (e Env) listFiles() tool.Tool {
 	return &builtin{
 		name: ListFiles,
-		parameters: `"path":{"type":"string","description":"directory; \".\" is the working directory"},` +
-			`"recursive":{"type":"boolean","description":"also what is in its directories; default false"}`,
+		parameters: `"path":{"type":"string","description":"\".\" is the working directory"},` +
+			`"recursive":{"type":"boolean"}`,
 		required: []string{"path"},
 		aliases:  map[string][]string{"path": pathAliases},
 		run: func(ctx context.Context, a *args) tool.Result {
