@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -64,5 +66,26 @@ cost_per_day = 1.2
 		if r.Fields["tools"] != nil || !strings.Contains(r.System(), "## read_file") {
 			t.Error("tools did not go out as text")
 		}
+	}
+}
+
+// Nobody ends the rounds of an engine that has ended, so who waits for them must not.
+func TestBatchEndsWithItsEngine(t *testing.T) {
+	broken := errors.New("the disk is gone")
+	working, end := startEngine(t.Context(), func(context.Context) error { return broken })
+	temp := t.TempDir()
+	p := newPrompt(filepath.Join(temp, "prompt.txt"))
+	if err := os.WriteFile(p.path, []byte("do it"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := (&batch{temp: temp}).run(working, "1", p, temp); !errors.Is(r.err, broken) {
+		t.Errorf("the prompt's error: %v", r.err)
+	}
+	if err := end(); !errors.Is(err, broken) {
+		t.Errorf("the engine's error: %v", err)
+	}
+	out, err := os.ReadFile(p.out)
+	if err != nil || !strings.HasSuffix(string(out), "[interrupted]\n\n"+taskdir.Marker+"\n") {
+		t.Errorf("out file %q, %v", out, err)
 	}
 }
