@@ -45,19 +45,11 @@ const staleAfter = 10 * time.Minute
 // rename wins. After an error the old content stands, unless only the sync of
 // the directory failed: then the new one does, and may be lost with the power.
 func Write(path string, data []byte, perm fs.FileMode) error {
-	dir, name := filepath.Split(path)
-	if dir == "" {
-		dir = "."
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer d.Close()
-	return WriteAt(d, name, data, perm, true)
+	return WriteFrom(path, perm, whole(data))
 }
 
-// WriteFrom is Write for content that is produced as it is written, by fill.
+// WriteFrom is Write for content that is produced as it is written, by fill. An
+// error of fill leaves the old content.
 func WriteFrom(path string, perm fs.FileMode, fill func(io.Writer) error) error {
 	dir, name := filepath.Split(path)
 	if dir == "" {
