@@ -97,8 +97,9 @@ func (a *app) runPrompts(ctx context.Context, l *config.Loaded, prompts []prompt
 	if err := os.MkdirAll(l.Config.TempDir, 0o755); err != nil {
 		return fmt.Errorf("make working directory: %w", err)
 	}
-	log := slog.New(slog.NewTextHandler(a.ui.err, &slog.HandlerOptions{Level: slog.LevelError}))
-	working, b, err := newBatch(ctx, l, parallel, log)
+	quiet := l.Config
+	quiet.Log.Level = "error"
+	working, b, err := newBatch(ctx, l, parallel, newLog(a.ui.err, &quiet))
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,8 @@
 // synced, closed and renamed onto the name, and the directory is synced last: a
 // rename that is not is lost with the power. What stood at the name, a link
 // included, is replaced and never written through. A crash leaves at most such a
-// temporary file behind, which SweepAt removes later.
+// temporary file behind, which its owner removes with Sweep or SweepAt at its next
+// start.
 //
 // The algorithm is written once, over the four operations of a folder. On Unix
 // they work relative to an open directory, so that a directory that is swapped
@@ -88,6 +89,19 @@ func SweepAt(dir *os.File) error {
 		return fmt.Errorf("sweep %s: %w", dir.Name(), err)
 	}
 	return nil
+}
+
+// Sweep is SweepAt for the directory at path, which may be missing.
+func Sweep(path string) error {
+	d, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	defer d.Close()
+	return SweepAt(d)
 }
 
 // SyncDir makes what was created, renamed or removed in the directory at path
