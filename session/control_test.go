@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,14 @@ func (d *desk) quiet(task, name, text string) {
 func (d *desk) aged(task, name string, mtime time.Time) {
 	d.t.Helper()
 	if err := os.Chtimes(d.path(task, name), mtime, mtime); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// remove takes a directory away, whatever is being written there.
+func (d *desk) remove(task string) {
+	d.t.Helper()
+	if err := os.Rename(d.path(task), filepath.Join(d.t.TempDir(), "removed")); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -248,7 +257,7 @@ func TestStopAndInputWhileTheRoundIsOnItsWayOut(t *testing.T) {
 		d.put("a", "input.txt", "two")
 		<-r.cancelled
 		d.put("a", "_stop", "")
-		r.leave <- struct{}{}
+		close(r.leave) // The second round may run for a moment.
 		d.ended("a", "output.txt")
 		d.state("a", taskdir.AwaitingReply, round.Stopped)
 		d.until("session 2", func() bool { return d.status("a").Session == 2 })
@@ -323,9 +332,7 @@ func TestStopAndInputWhileTheRoundIsOnItsWayOut(t *testing.T) {
 		<-r.began
 		d.put("a", "_stop", "")
 		<-r.cancelled
-		if err := os.RemoveAll(d.path("a")); err != nil {
-			t.Fatal(err)
-		}
+		d.remove("a")
 		d.look("a")
 		r.leave <- struct{}{}
 		<-l.done
@@ -365,6 +372,7 @@ func TestInputAgainWhileWaiting(t *testing.T) {
 	d.state("a", taskdir.AwaitingReply, round.Completed)
 	d.put("a", "input.txt", "two")
 	d.until("session 2", func() bool { st := d.status("a"); return st.Session == 2 && st.State == taskdir.AwaitingReply })
+	d.ended("a", "output.txt")
 	d.markers("a", "old/1/output.txt", "output.txt")
 	if st, err := taskdir.ReadStatus(d.path("a", "old", "1")); err != nil || st.State != taskdir.Ended || round.Reason(st.Reason) != round.Replaced {
 		t.Errorf("the replaced session's status: %+v, %v", st, err)

@@ -229,15 +229,15 @@ func newTheatre(t *testing.T, dieAt ...int) *theatre {
 	return th
 }
 
-// daemons keeps a session running until ctx ends. A crash is followed by another
-// process, which knows what is on the disk.
-func (th *theatre) daemons(ctx context.Context) {
+// daemons keeps a session of the task running until ctx ends. A crash is followed
+// by another process, which knows what is on the disk.
+func (d *desk) daemons(ctx context.Context, task string) {
 	var memo *Memo
 	for ctx.Err() == nil {
-		s := New(th.cfg, actor, memo)
-		th.mu.Lock()
-		th.live[actor] = s
-		th.mu.Unlock()
+		s := New(d.cfg, task, memo)
+		d.mu.Lock()
+		d.live[task] = s
+		d.mu.Unlock()
 		func() {
 			defer func() {
 				if p := recover(); p != nil {
@@ -249,7 +249,7 @@ func (th *theatre) daemons(ctx context.Context) {
 			}()
 			var err error
 			if memo, err = s.Run(ctx); err != nil && ctx.Err() == nil {
-				th.t.Errorf("the session ended with: %v", err)
+				d.t.Errorf("the session ended with: %v", err)
 			}
 		}()
 		select {
@@ -263,7 +263,7 @@ func (th *theatre) daemons(ctx context.Context) {
 func (th *theatre) play(script func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { th.daemons(ctx) })
+	wg.Go(func() { th.daemons(ctx, actor) })
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			th.look(actor)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,16 +17,33 @@ import (
 // _history.json. They are read once, and again as long as the model has not
 // answered.
 
+// largeFile is the size from which a file is only read by a round that the journal
+// knows of: should it be too much for the daemon, it is so a few times and not for ever.
+const largeFile = 1 << 20
+
 // readFiles reads them where the round has yet to begin, or where they are others
 // than those it began with; the record is nil where there is nothing to say. wait
 // says when to call again for files that are not whole.
-func (s *Session) readFiles(dir *taskdir.Dir) (b *beganRecord, f *round.Failure, wait time.Duration) {
+func (s *Session) readFiles(ctx context.Context, dir *taskdir.Dir) (b *beganRecord, f *round.Failure, wait time.Duration, err error) {
 	st, r := s.st, s.run
 	switch {
 	case (st.Round > 0 || st.Parent != "") && !st.Began:
-		return &beganRecord{}, nil, 0
-	case st.Round > 0 || st.Parent != "" || st.Answers > 0 || st.Began && !s.filesChanged(dir):
-		return nil, nil, 0
+		return &beganRecord{}, nil, 0, nil
+	case st.Round > 0 || st.Parent != "" || st.Answers > 0:
+		return nil, nil, 0, nil
+	}
+	sight, err := dir.Look()
+	if err != nil {
+		s.Look() // It finds out what became of the directory.
+		return nil, nil, time.Second, nil
+	}
+	if st.Began && !s.filesChanged(sight) {
+		return nil, nil, 0, nil
+	}
+	if sizeOf(sight.Context)+sizeOf(sight.History) >= largeFile {
+		if err := s.sync(ctx); err != nil {
+			return nil, nil, 0, err
+		}
 	}
 	b = &beganRecord{}
 	if st.Began {
@@ -36,35 +54,43 @@ func (s *Session) readFiles(dir *taskdir.Dir) (b *beganRecord, f *round.Failure,
 	if r.contextFile == nil {
 		r.contextFile, r.historyFile = dir.InPlace(taskdir.ContextFile), dir.InPlace(taskdir.ForkFile)
 	}
-	context := s.readFile(dir, b, r.contextFile, "context", &b.Context, func(text string) (err error) {
-		b.Settings, b.Warnings, err = round.ParseSettings([]byte(text))
-		return err
-	})
-	conversation := s.readFile(dir, b, r.historyFile, "history", &b.HistoryMark, func(text string) (err error) {
-		b.History, err = history.Import([]byte(text))
-		return err
-	})
-	if wait = max(context.wait, conversation.wait); wait > 0 {
-		return nil, nil, wait
+	var settings, conversation reading
+	if sight.Context != nil {
+		settings = s.readFile(dir, b, r.contextFile, "context", &b.Context, func(text string) (err error) {
+			b.Settings, b.Warnings, err = round.ParseSettings([]byte(text))
+			return err
+		})
+	}
+	if sight.History != nil {
+		conversation = s.readFile(dir, b, r.historyFile, "history", &b.HistoryMark, func(text string) (err error) {
+			b.History, err = history.Import([]byte(text))
+			return err
+		})
+	}
+	if wait = max(settings.wait, conversation.wait); wait > 0 {
+		return nil, nil, wait, nil
 	}
 	r.contextFile, r.historyFile = nil, nil
-	if f = context.failure; f == nil {
+	if f = settings.failure; f == nil {
 		f = conversation.failure
 	}
-	if context.read && f == nil {
+	if settings.read && f == nil {
 		f = s.fork(b)
 	}
-	return b, f, 0
+	return b, f, 0, nil
 }
 
 // filesChanged reports whether one of the files is there and not the one that was read.
-func (s *Session) filesChanged(dir *taskdir.Dir) bool {
-	sight, err := dir.Look()
-	if err != nil {
-		return false // What was read is what there is.
-	}
+func (s *Session) filesChanged(sight taskdir.Sight) bool {
 	return sight.Context != nil && !s.st.ContextMark.sees(sight.Context) ||
 		sight.History != nil && !s.st.HistoryMark.sees(sight.History)
+}
+
+func sizeOf(s *taskdir.Stat) int64 {
+	if s == nil {
+		return 0
+	}
+	return s.Size
 }
 
 // reading is how a file of the first round was read.

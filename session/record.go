@@ -121,12 +121,12 @@ type (
 	// beganRecord says that a round began to run, the first one with the files that it
 	// found. A second one in a first round starts it over.
 	beganRecord struct {
-		Settings round.Settings `json:"settings"`
+		Settings round.Settings `json:"settings,omitzero"`
 		Warnings []string       `json:"warnings,omitempty"`
 		History  []llm.Message  `json:"history,omitempty"`
 		// Context and HistoryMark are what was read, zero where there was no file.
-		Context     fileMark  `json:"context"`
-		HistoryMark fileMark  `json:"history_mark"`
+		Context     fileMark  `json:"context,omitzero"`
+		HistoryMark fileMark  `json:"history_mark,omitzero"`
 		Receipts    []Receipt `json:"receipts,omitempty"`
 	}
 
@@ -197,6 +197,16 @@ type inputMark struct {
 	fileMark
 	// TakenAt is when it was read. A later mtime makes the file new.
 	TakenAt time.Time `json:"taken_at"`
+}
+
+// takenNow marks an input.txt that was just read. The clock that stamps files may
+// be finer than the one that we can read, and so a little ahead of it.
+func takenNow(c taskdir.Content) inputMark {
+	at := fileTime()
+	if ahead := c.Stat.Mtime.Sub(at); ahead > 0 && ahead < time.Second {
+		at = c.Stat.Mtime
+	}
+	return inputMark{markOf(c.Stat, c.SHA256), at}
 }
 
 // Memo is all that a session keeps in memory while it waits, and what a journal's

@@ -51,6 +51,7 @@ func (s *Session) recover() error {
 			return nil
 		}
 		s.phase, s.nextSeq = s.st.Phase, s.st.Seq+1
+		s.reopened = s.phase == Queued
 	}
 	if s.phase == Awaiting {
 		s.floor = time.Now().Add(minimumWait)
@@ -191,7 +192,8 @@ func (s *Session) damaged(cause error) error {
 	}
 	s.leave()
 	s.closeJournal()
-	s.st, s.held, s.memo, s.phase, s.statusDue = nil, nil, m, Ended, time.Time{}
+	s.st, s.held, s.memo, s.phase, s.statusDue, s.leftover = nil, nil, m, Ended, time.Time{}, false
+	s.Look() // There may be a new input.
 	s.nextSeq = max(s.nextSeq, m.Seq+1)
 	dir, err := s.openDir()
 	if err != nil {

@@ -147,7 +147,7 @@ func (s *Session) openSession(ctx context.Context) error {
 	s.nextSeq = max(s.nextSeq, 1)
 	opened := &record{Opened: &openedRecord{
 		Version: formatVersion, Task: s.task, Session: before.Session + 1, Dir: dir.ID(),
-		Input: inputMark{markOf(c.Stat, c.SHA256), fileTime()},
+		Input: takenNow(c),
 		Text:  c.Text, Encoding: c.Encoding, Bytes: c.Bytes,
 		Seq: s.nextSeq - 1, Past: past,
 	}}
@@ -209,8 +209,9 @@ func (s *Session) startRound(ctx context.Context) error {
 		return s.noDir(ctx, err)
 	}
 	if s.run == nil {
-		s.run = &running{resumed: s.st.Began}
-		if s.st.Began {
+		s.run = &running{resumed: s.st.Began || s.reopened}
+		if s.run.resumed {
+			s.reopened = false
 			if err := s.commit(ctx, &record{Resumed: &struct{}{}}); err != nil {
 				return err
 			}
@@ -220,7 +221,10 @@ func (s *Session) startRound(ctx context.Context) error {
 				Kind: "crash", Message: fmt.Sprintf("this round ended the daemon %d times in a row without getting further; a reply tries once more", s.st.Crashes)}})
 		}
 	}
-	began, failure, wait := s.readFiles(dir)
+	began, failure, wait, err := s.readFiles(ctx, dir)
+	if err != nil {
+		return err
+	}
 	if wait > 0 {
 		s.run.filesDue = time.Now().Add(wait)
 		return nil

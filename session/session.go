@@ -154,6 +154,9 @@ type Session struct {
 	// arrived is what the happening in progress brought.
 	arrived *arrival
 	refused map[string]bool
+	// reopened says that the open round was found in the journal: another process may
+	// have run it.
+	reopened bool
 	// aside is the n of old/<n>/ where the session before has its files.
 	aside int
 	// floor is until when a reply is waited for at least.
@@ -250,8 +253,8 @@ func (s *Session) Run(ctx context.Context) (*Memo, error) {
 
 // begin finds out where the task stands, and looks at it.
 func (s *Session) begin(ctx context.Context) error {
-	if err := s.heed(s.recover()); err != nil {
-		return err
+	if err := s.recover(); err != nil {
+		return s.heed(err)
 	}
 	return s.heed(s.look(ctx))
 }

@@ -472,9 +472,7 @@ func TestRemovedDirectoryEndsTheSession(t *testing.T) {
 	d.put("a", "input.txt", "go")
 	l := d.start("a", nil)
 	<-b.began
-	if err := os.RemoveAll(d.path("a")); err != nil {
-		t.Fatal(err)
-	}
+	d.remove("a")
 	d.look("a")
 	<-l.done
 	if l.err != nil || l.memo != nil {

@@ -134,6 +134,11 @@ func logStart(log *slog.Logger, l *config.Loaded) {
 	for _, w := range l.Warnings {
 		log.Warn(w)
 	}
+	for i := range c.LLMs {
+		if e := &c.LLMs[i]; e.NeedsKey() {
+			log.Warn("an LLM has no key: tasks that use it will fail", "llm", e.Name, "do", checkKey(e).Do)
+		}
+	}
 	if c.Sandbox.Mode == config.SandboxOff {
 		log.Warn("commands of agents are not confined: they can do whatever this user can ([sandbox] mode = \"off\")")
 	}

@@ -66,7 +66,11 @@ func (s *state) act(ctx context.Context, calls []llm.ToolCall) *round.Outcome {
 func (s *state) recordCut(ctx context.Context, calls []llm.ToolCall, results []called) *round.Outcome {
 	words := cutWords(context.Cause(ctx))
 	for i := range results {
-		if !results[i].given {
+		switch {
+		case results[i].given:
+		case s.begunBefore(calls[i]):
+			results[i].Result = tool.Result{Text: interrupted, Failed: true}
+		default:
 			results[i].Result = tool.Result{Text: notRun + words + ".", Failed: true}
 		}
 	}
@@ -181,9 +185,15 @@ func (s *state) begin(ctx, callCtx context.Context, c llm.ToolCall, i int, ended
 	return nil
 }
 
+// begunBefore reports whether a call may have run before the daemon went down.
+func (s *state) begunBefore(c llm.ToolCall) bool {
+	r := s.in.Resumed
+	return r != nil && r.Turn == s.turn && r.Begun[c.ID]
+}
+
 // dispatch runs one call, unless it must not be run.
 func (s *state) dispatch(ctx context.Context, c llm.ToolCall) tool.Result {
-	if r := s.in.Resumed; r != nil && r.Turn == s.turn && r.Begun[c.ID] && c.Name != taskTool {
+	if s.begunBefore(c) && c.Name != taskTool {
 		return tool.Result{Text: interrupted, Summary: "interrupted, outcome unknown", Failed: true}
 	}
 	if r, bad := invalidArguments(c); bad && s.tools.Set.Has(c.Name) {

@@ -25,6 +25,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 )
 
 // Temporary files are named tempPrefix, 16 hex digits, tempSuffix: short enough
@@ -163,10 +165,12 @@ func replace(d folder, name string, content func(io.Writer) error, perm fs.FileM
 	if err := fill(f, content, sync); err != nil {
 		return err
 	}
+	fault.Point("atomicfile.written")
 	if err := d.rename(temp, name); err != nil {
 		return err
 	}
 	temp = ""
+	fault.Point("atomicfile.renamed")
 	if sync {
 		return d.sync()
 	}
@@ -189,7 +193,10 @@ func createTemp(d folder, perm fs.FileMode) (file, string, error) {
 }
 
 func fill(f file, content func(io.Writer) error, sync bool) error {
-	err := content(f)
+	err := fault.Error("atomicfile.write")
+	if err == nil {
+		err = content(f)
+	}
 	if err == nil && sync {
 		err = f.Sync()
 	}

@@ -42,8 +42,8 @@ func layers() []row {
 		{pkg: "internal/usage", may: []string{"internal/budget", "internal/llm", "internal/atomicfile"}, why: "it keeps account of what others spend, and stops nobody"},
 		{pkg: "internal/budget", may: []string{"internal/llm"}, why: "a limit on amounts, whoever spends them"},
 		{pkg: "internal/tool", may: []string{"internal/llm"}, why: "what a tool is, for those who have tools and those who call them"},
-		{pkg: "internal/taskdir", may: []string{"internal/round", "internal/atomicfile"}, why: "it knows the protocol's files and not what they lead to"},
-		{pkg: "internal/journal", may: []string{"internal/atomicfile"}, why: "a log of records, whatever they say"},
+		{pkg: "internal/taskdir", may: []string{"internal/round", "internal/atomicfile", "internal/fault"}, why: "it knows the protocol's files and not what they lead to"},
+		{pkg: "internal/journal", may: []string{"internal/atomicfile", "internal/fault"}, why: "a log of records, whatever they say"},
 		{pkg: "internal/round", may: []string{"internal/llm"}, why: "vocabulary, for all who run, record or show a round"},
 		{pkg: "internal/sandbox/confine", may: []string{"internal/sandbox", "internal/sandbox/command"},
 			why: "it carries out what a policy says, and decides nothing"},
@@ -58,7 +58,8 @@ func layers() []row {
 		{pkg: "internal/filecache", why: leaf},
 		{pkg: "internal/outline", why: leaf},
 		{pkg: "internal/redact", why: leaf},
-		{pkg: "internal/atomicfile", why: leaf},
+		{pkg: "internal/atomicfile", may: []string{"internal/fault"}, why: "files are replaced the same way everywhere"},
+		{pkg: "internal/fault", why: leaf},
 		{pkg: "internal/lock", why: leaf},
 		{pkg: "internal/service", why: leaf},
 		{pkg: "internal/houserules", why: leaf},
@@ -66,6 +67,8 @@ func layers() []row {
 			why: "it attacks the program as an agent could, and knows no more of its inside"},
 		{pkg: "internal/bench", may: []string{"internal/llm/llmtest", "internal/taskdir", "internal/journal"},
 			why: "it measures the program by its front door, as its users do"},
+		{pkg: "internal/torture", may: []string{"internal/llm/llmtest", "internal/llm", "internal/taskdir", "internal/journal", "internal/history", "session"},
+			why: "it takes the program down by its front door, and reads in the journals what is left"},
 		{pkg: "internal/e2e", tests: []string{"internal/taskdir", "internal/lock", "internal/history", "internal/llm", "internal/llm/llmtest"},
 			why: "it knows the program by its front door, and what stands in the files that it reads there"},
 		{pkg: "plan", why: leaf},
@@ -125,15 +128,16 @@ func calls() []use {
 		"session",             // the journal of an ended session gets another name, nothing is replaced
 		"internal/retention",  // a task to be packed is put out of sight first
 		command + "/rm.go",    // a task to be removed is put out of sight first
+		"internal/torture",    // it writes as all kinds of supervisors do
 	}
 	why := "a file that others read is replaced by internal/atomicfile alone, which syncs file and directory in the right order"
 	exit := "deferred work and locks would be skipped: return an error, main turns it into an exit code"
 	return []use{
-		{"os.Exit", []string{command + "/main.go", "internal/bench/main.go"}, exit},
+		{"os.Exit", []string{command + "/main.go", "internal/bench/main.go", "internal/torture/main.go"}, exit},
 		{"log.Fatal", nil, exit}, {"log.Fatalf", nil, exit}, {"log.Fatalln", nil, exit},
 		{"os.Rename", renames, why}, {".Rename", renames, why}, {".Renameat", renames, why}, {".Renameat2", renames, why},
 		{".RenameatxNp", renames, why}, {".MoveFileEx", renames, why},
-		{"os.WriteFile", []string{command + "/demo.go", "internal/bench"}, "a reader could see half a file: use internal/atomicfile (demo and bench write as a shell does)"},
+		{"os.WriteFile", []string{command + "/demo.go", "internal/bench", "internal/torture"}, "a reader could see half a file: use internal/atomicfile (demo, bench and torture write as a shell does)"},
 	}
 }
 
