@@ -144,7 +144,7 @@ func distance(a, b string, most int) int {
 func (d Definition) Effective(all []string) []string {
 	names := []string{}
 	for _, n := range all {
-		if (d.Tools == nil || slices.Contains(d.Tools, n)) && !slices.Contains(d.DisallowedTools, n) || n == completionTool {
+		if d.May(n) || n == completionTool {
 			names = append(names, n)
 		}
 	}
