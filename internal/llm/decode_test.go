@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-
 func FuzzMessageUnmarshal(f *testing.F) {
 	for _, seed := range []string{
 		`{"role":"user","content":"plain"}`,
