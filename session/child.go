@@ -2,15 +2,17 @@ package session
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/journal"
+	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
@@ -32,8 +34,39 @@ type Children struct {
 	Stop func(child string)
 	// Over tells that the first round of this child is over.
 	Over func(child string)
+	// Lend lets the first round of a child draw on its parent's budget until it is
+	// called again with nil. Draw is what a child was lent; nil: nothing. They may be
+	// nil themselves.
+	Lend func(child string, reserve Reserve)
+	Draw func(child string) Reserve
 	// MaxDepth is how deep subagents may be nested; 0 is not at all.
 	MaxDepth int
+}
+
+// Reserve is round.Job.Reserve.
+type Reserve = func(ctx context.Context, want llm.Amount) (settle func(actual llm.Amount), err error)
+
+// lend lets a child draw on this round's budget, where it has one.
+func (s *Session) lend(child string, reserve Reserve) {
+	if s.cfg.Children.Lend != nil {
+		s.cfg.Children.Lend(child, reserve)
+	}
+}
+
+// parentsBudget is round.Input.Reserve of a subagent's first round. After a restart
+// there may be nothing to draw on before its parent has come as far as to ask for it.
+func (s *Session) parentsBudget() Reserve {
+	draw := s.cfg.Children.Draw
+	if draw == nil {
+		return nil
+	}
+	child := s.task
+	return func(ctx context.Context, want llm.Amount) (func(llm.Amount), error) {
+		if reserve := draw(child); reserve != nil {
+			return reserve(ctx, want)
+		}
+		return func(llm.Amount) {}, nil
+	}
 }
 
 // errLeaving is the cause with which a round is cancelled whose directory is gone:
@@ -64,26 +97,34 @@ type (
 )
 
 // spawner makes a round's Spawn. Its calls run in the runner's goroutines.
-func (s *Session) spawner(begins chan<- spawnRequest, ends chan<- spawnEnd) round.Spawn {
+func (s *Session) spawner(r *running) round.Spawn {
+	begins, ends, gone := r.spawns, r.ended, r.gone
 	return func(ctx context.Context, call string, n int, job round.Job) (func() (round.JobResult, error), error) {
 		reply := make(chan spawnReply, 1)
 		select {
 		case begins <- spawnRequest{call, n, job, reply}:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		case <-gone:
+			return nil, round.ErrShutdown
 		}
-		begun := <-reply
-		if begun.err != nil {
-			return nil, begun.err
+		select {
+		case begun := <-reply:
+			if begun.err != nil {
+				return nil, begun.err
+			}
+			return func() (round.JobResult, error) { return s.await(ctx, ends, gone, call, n, begun.child) }, nil
+		case <-gone:
+			return nil, round.ErrShutdown
 		}
-		return func() (round.JobResult, error) { return s.await(ctx, ends, call, n, begun.child) }, nil
 	}
 }
 
 // await waits for a child's result and for the round's place. It runs in the
 // runner's goroutines.
-func (s *Session) await(ctx context.Context, ends chan<- spawnEnd, call string, n int, child string) (round.JobResult, error) {
+func (s *Session) await(ctx context.Context, ends chan<- spawnEnd, gone <-chan struct{}, call string, n int, child string) (round.JobResult, error) {
 	s.cfg.Children.Await(ctx, child)
+	s.lend(child, nil)
 	result, err := FirstResult(s.cfg.StateDir, child)
 	regained := make(chan struct{})
 	end := spawnEnd{call: call, n: n, child: child, regains: regained}
@@ -95,13 +136,34 @@ func (s *Session) await(ctx context.Context, ends chan<- spawnEnd, call string, 
 		select {
 		case <-regained:
 		case <-ctx.Done():
+		case <-gone:
 		}
 	case <-ctx.Done():
 		if cause := context.Cause(ctx); err != nil || silent(cause) {
 			return round.JobResult{}, cause
 		}
+	case <-gone:
+		return round.JobResult{}, round.ErrShutdown
 	}
 	return result, err
+}
+
+// serveSpawn answers a runner that asks for a child, come what may.
+func (s *Session) serveSpawn(ctx context.Context, r spawnRequest) {
+	reply := spawnReply{err: errPanicked}
+	defer func() { r.reply <- reply }()
+	reply.child, reply.err = s.spawn(ctx, r)
+}
+
+// stopChild stops a subagent's first round for its parent.
+func (s *Session) stopChild(ctx context.Context) error {
+	if s.phase != Queued && s.phase != Running && s.phase != Restarting {
+		return nil
+	}
+	if err := s.load(); err != nil || !s.st.inFirstRound() {
+		return err
+	}
+	return s.happen(ctx, StopArrived)
 }
 
 // silent reports whether a runner records nothing more after this cause.
@@ -118,6 +180,7 @@ func (s *Session) spawn(ctx context.Context, r spawnRequest) (string, error) {
 	if i >= 0 {
 		child := s.st.Children[i].Task
 		if s.st.Children[i].Done || s.childExists(child) {
+			s.lend(child, r.job.Reserve)
 			return child, s.waits()
 		}
 	}
@@ -139,22 +202,17 @@ func (s *Session) childExists(child string) bool {
 	if err == nil {
 		dir.Close()
 	}
-	_, jerr := os.Lstat(s.childJournal(child))
-	return err == nil && jerr == nil
-}
-
-func (s *Session) childJournal(child string) string {
-	return filepath.Join(s.cfg.StateDir, journal.Place(child), journalName)
+	return err == nil && exists(placeOf(s.cfg.StateDir, child).current())
 }
 
 // childName is the lowest <parent>.<n> that is neither directory nor journal.
 func (s *Session) childName() string {
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%s.%d", s.task, n)
-		if _, err := os.Lstat(taskdir.TaskPath(s.cfg.Root.Path(), name)); !errors.Is(err, fs.ErrNotExist) {
+		if exists(taskdir.TaskPath(s.cfg.Root.Path(), name)) {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Dir(s.childJournal(name))); errors.Is(err, fs.ErrNotExist) {
+		if !exists(string(placeOf(s.cfg.StateDir, name))) {
 			return name
 		}
 	}
@@ -171,15 +229,17 @@ func (s *Session) makeChild(ctx context.Context, r spawnRequest) (string, error)
 	if err := s.commit(ctx, &record{Child: &childRecord{Call: r.call, N: r.n, Task: name}}); err != nil {
 		return "", err
 	}
-	j, err := journal.Create(s.childJournal(name))
+	home := placeOf(s.cfg.StateDir, name)
+	j, err := journal.Create(home.current(), s.cfg.Journal...)
 	if err != nil {
 		return "", err
 	}
 	defer j.Close()
 	now := fileTime()
+	sum := sha256.Sum256([]byte(r.job.Prompt))
 	line, err := encode(&record{At: now, Opened: &openedRecord{
 		Version: formatVersion, Task: name, Session: 1, Dir: unborn.ID(),
-		Input: inputMark{fileMark{Size: unborn.Input.Size, Mtime: unborn.Input.Mtime.UnixNano()}, now},
+		Input: inputMark{markOf(unborn.Input, hex.EncodeToString(sum[:])), now},
 		Text:  r.job.Prompt, Bytes: int64(len(r.job.Prompt)),
 		Parent: s.task, Depth: s.st.Depth + 1, Settings: &r.job.Settings, Prepared: r.job.Prepared, History: r.job.Conversation,
 	}})
@@ -187,10 +247,12 @@ func (s *Session) makeChild(ctx context.Context, r spawnRequest) (string, error)
 		return "", err
 	}
 	if _, err := j.Commit(line); err != nil {
-		return "", errors.Join(err, os.RemoveAll(filepath.Dir(s.childJournal(name))))
+		return "", errors.Join(err, os.RemoveAll(string(home)))
 	}
+	s.lend(name, r.job.Reserve) // before anybody can run it
 	if err := unborn.Publish(name); err != nil {
-		return "", errors.Join(err, archivePlace(s.cfg.StateDir, filepath.Dir(s.childJournal(name))))
+		s.lend(name, nil)
+		return "", errors.Join(err, home.archive(time.Now()))
 	}
 	s.event("child", map[string]any{"task": name, "call": r.call, "n": r.n})
 	s.statusSoon()
@@ -200,9 +262,8 @@ func (s *Session) makeChild(ctx context.Context, r spawnRequest) (string, error)
 // waits counts a job that is waited for: with the first the round gives its place
 // to others.
 func (s *Session) waits() error {
-	if s.run.jobs++; s.run.jobs == 1 && s.asked {
-		s.asked = false
-		s.cfg.Leave(s.task, s.ticket)
+	if s.run.jobs++; s.run.jobs == 1 {
+		s.leave()
 	}
 	return nil
 }
@@ -261,14 +322,7 @@ func (s *Session) endChild(ctx context.Context) error {
 // ErrNoResult says that it is not over.
 func FirstResult(stateDir, child string) (round.JobResult, error) {
 	st := &state{}
-	_, err := journal.Read(filepath.Join(stateDir, journal.Place(child), journalName), 0, func(off int64, rec json.RawMessage) error {
-		var r record
-		if err := json.Unmarshal(rec, &r); err != nil {
-			return fmt.Errorf("read journal record at %d: %w", off, err)
-		}
-		if err := st.apply(&r, off); err != nil {
-			return err
-		}
+	_, err := replay(placeOf(stateDir, child).reading(), 0, st, func(r *record) error {
 		if r.Closed != nil {
 			return errFound
 		}
@@ -276,7 +330,7 @@ func FirstResult(stateDir, child string) (round.JobResult, error) {
 	})
 	switch {
 	case errors.Is(err, errFound):
-		return round.JobResult{Task: child, Outcome: *st.Outcome, Spent: st.Spent}, nil
+		return round.JobResult{Task: child, Outcome: st.Outcome.Outcome, Spent: st.Spent}, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return round.JobResult{}, fmt.Errorf("subagent %q: its directory was removed before it was done", child)
 	case err != nil:

@@ -157,7 +157,14 @@ func (b *batch) task(ctx context.Context, name string, p prompt, workDir string)
 	if err := b.copyOutput(ctx, name, out); err != nil {
 		return nil, err
 	}
-	return taskdir.ReadStatus(taskdir.TaskPath(b.temp, name))
+	st, err := taskdir.ReadStatus(taskdir.TaskPath(b.temp, name))
+	if err != nil {
+		return nil, err
+	}
+	// The one that stays.
+	path, err := filepath.Abs(p.out)
+	st.Output = taskdir.Text(path)
+	return st, err
 }
 
 // copyOutput copies the task's output as it grows. When ctx ends the round is

@@ -19,7 +19,9 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/lock"
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/tool/skill"
 )
 
 // finding is one line of check: what was looked at, how it is, and what to do.
@@ -43,19 +45,32 @@ const llmTimeout = 10 * time.Second
 
 func (a *app) checkCommand() *cobra.Command {
 	var asJSON, offline bool
+	var policy, line string
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check configuration, LLMs, limits and confinement",
 		Long: `Looks at everything that the daemon needs, and says for each thing what to do if it
 is not as it should be. It asks each LLM's server for its models, which costs nothing.
-Exit code 1: something keeps the daemon from working.`,
-		Example: "  gasupervisor check\n  gasupervisor check --offline --json",
-		Args:    wants(0, 0, "no arguments"),
+Exit code 1: something keeps the daemon from working.
+
+With --policy it prints instead what a context.json lets a task do, and with --run
+it runs a command as the task's agent would, and exits with its code.`,
+		Example: "  gasupervisor check\n  gasupervisor check --offline --json\n  gasupervisor check --policy temp/audit/context.json\n" +
+			"  gasupervisor check --policy temp/audit/context.json --run 'go test ./...'",
+		Args: wants(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case policy != "":
+				return a.checkPolicy(cmd.Context(), policy, line, asJSON)
+			case line != "":
+				return usagef("--run wants --policy, which says what the command may do")
+			}
 			return a.check(cmd.Context(), asJSON, offline)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&policy, "policy", "", "print what this context.json `FILE` lets a task do")
+	cmd.Flags().StringVar(&line, "run", "", "run `COMMAND` as an agent with that policy would")
 	cmd.Flags().BoolVar(&offline, "offline", false, "do not ask the LLMs' servers")
 	return cmd
 }
@@ -80,6 +95,7 @@ func (a *app) check(ctx context.Context, asJSON, offline bool) error {
 		}
 		add(checkWatches("/proc/sys/fs/inotify", countTasks(l.Config.TempDir))...)
 		add(checkConfinement(l))
+		add(checkAgents(l)...)
 	}
 
 	bad := slices.ContainsFunc(found, func(f finding) bool { return f.Level == levelProblem })
@@ -324,13 +340,62 @@ func checkWatches(dir string, tasks int) []finding {
 	return found
 }
 
+// checkAgents says which agents and skills there are, and which files are not
+// loaded.
+func checkAgents(l *config.Loaded) []finding {
+	skills := skill.Load(skillDirs(l))
+	agents := agentSources(l, func() *skill.Snapshot { return skills }).Load()
+	var found []finding
+	for _, b := range brokenRemarks(agents, skills) {
+		found = append(found, finding{levelWarning, "agents", "not loaded: " + b.String(), "correct the file; gasupervisor agents check FILE tells whether it is right"})
+	}
+	warnings := 0
+	for _, a := range agents.Agents {
+		for _, w := range a.Warnings {
+			if w.Once == "" {
+				warnings++
+			}
+		}
+	}
+	f := finding{Level: levelOK, Topic: "agents", Text: fmt.Sprintf("%d from files, %d skills", len(agents.Agents), len(skills.Skills))}
+	if warnings > 0 {
+		f.Level = levelNote
+		f.Text += fmt.Sprintf("; %d remarks about files", warnings)
+		f.Do = "see: gasupervisor agents check"
+	}
+	return append(found, f)
+}
+
 // checkConfinement says how far agents are confined.
 func checkConfinement(l *config.Loaded) finding {
 	f := finding{Level: levelWarning, Topic: "confinement"}
-	f.Text = "off: commands of agents run with all rights of the daemon's user; file tools keep to " + strings.Join(l.Config.Sandbox.Roots, ", ")
+	if l.Config.Sandbox.Mode != config.SandboxOff {
+		return checkLevel(l, f)
+	}
+	f.Text = "off: commands of agents run with all rights of the daemon's user; file tools reach all that it can, but for the daemon's own files"
 	f.Do = "run the daemon as a user, or in a container, that may do no harm; give tasks only to whom you would give a shell"
 	if os.Geteuid() == 0 {
 		f.Text = "off, and this user is root: " + strings.TrimPrefix(f.Text, "off: ")
+	}
+	return f
+}
+
+// checkLevel tries how far commands can be confined.
+func checkLevel(l *config.Loaded, f finding) finding {
+	k, err := newConfinement(&l.Config, nil, nil)
+	if err != nil {
+		f.Level, f.Text, f.Do = levelProblem, err.Error(), "correct it"
+		return f
+	}
+	st := k.sandbox.Status()
+	f.Text, f.Do = st.String(), st.Do
+	switch {
+	case st.Level == confine.None:
+		f.Level = levelProblem
+		f.Do += `; or mode = "off" in [sandbox], for agents that you would give a shell`
+	case st.Why == "":
+		f.Level = levelOK
+		f.Text += "; network " + l.Config.Sandbox.Network.String() + "; " + k.limits
 	}
 	return f
 }

@@ -12,9 +12,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
 )
 
 func main() {
+	// Before anything else: it stands between a command and the system.
+	if confine.IsHelper(os.Args) {
+		os.Exit(confine.RunHelper())
+	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -30,6 +36,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		err = root.ExecuteContext(ctx)
 	}
 	if err == nil {
+		err = a.ui.lost()
+	}
+	if err == nil {
 		return exitDone
 	}
 	var e *exitError
@@ -40,7 +49,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		fmt.Fprintf(errOut, "gasupervisor: %s\n", showLines(e.err.Error()))
 	}
 	if e.hint != "" {
-		fmt.Fprintf(errOut, "  %s\n", e.hint)
+		fmt.Fprintf(errOut, "  %s\n", showLines(e.hint))
 	}
 	return e.code
 }

@@ -82,6 +82,10 @@ func (a *app) mapPrompts(ctx context.Context, files []string, f mapFlags) error 
 	if err != nil {
 		return err
 	}
+	order := func(r promptResult) int {
+		return slices.IndexFunc(prompts, func(p prompt) bool { return p.path == r.Prompt })
+	}
+	slices.SortFunc(results, func(a, b promptResult) int { return order(a) - order(b) })
 	return a.summary(results, f.asJSON)
 }
 

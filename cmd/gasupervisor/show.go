@@ -9,7 +9,7 @@ import (
 )
 
 func (a *app) showCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, policy bool
 	cmd := &cobra.Command{
 		Use:               "show NAME",
 		Short:             "Tell all about one task",
@@ -26,6 +26,9 @@ func (a *app) showCommand() *cobra.Command {
 			if err != nil {
 				return noTask(err, tempDir, args[0])
 			}
+			if policy {
+				return a.showTaskPolicy(args[0], asJSON)
+			}
 			if asJSON {
 				return a.ui.printJSON(v)
 			}
@@ -37,6 +40,7 @@ func (a *app) showCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&policy, "policy", false, "what the task may read, write and reach")
 	return cmd
 }
 

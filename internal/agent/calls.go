@@ -42,6 +42,7 @@ func (s *state) act(ctx context.Context, calls []llm.ToolCall) *round.Outcome {
 	if out != nil {
 		return out
 	}
+	s.repeats.shorten(calls, results)
 	done := s.judge(calls, results, steers)
 	if out := s.frameCompletions(ctx, calls, results); out != nil {
 		return out
@@ -69,6 +70,7 @@ func (s *state) recordCut(ctx context.Context, calls []llm.ToolCall, results []c
 			results[i].Result = tool.Result{Text: notRun + words + ".", Failed: true}
 		}
 	}
+	s.repeats.shorten(calls, results)
 	msgs, _ := resultMessages(calls, results)
 	if out := s.appendMessages(ctx, nil, msgs...); out != nil {
 		return out
@@ -201,6 +203,7 @@ func (s *state) end(ctx context.Context, c llm.ToolCall, e callEnded, into *call
 		e.result.Summary = words
 		e.result.Text = words + " while it ran; what it did until then stands.\n" + e.result.Text
 	}
+	e.result.Text, e.result.Summary = s.cfg.Redact.String(e.result.Text), s.cfg.Redact.String(e.result.Summary)
 	*into = called{Result: e.result, given: true, took: e.took}
 	return s.emit(ctx, s.toolEnded(c, *into))
 }

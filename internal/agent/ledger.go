@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
@@ -20,8 +22,8 @@ type ledger struct {
 	// continues is true where the next answer goes on with a text that was cut.
 	continues bool
 
-	// refused holds the tags of the reasons against completion that were given.
-	refused map[string]bool
+	// refused counts by their tags the reasons against completion that were given.
+	refused map[string]int
 	// done is true from an accepted completion to the next answer or intervention;
 	// result is what it handed over.
 	done   bool
@@ -30,6 +32,8 @@ type ledger struct {
 	failed []string
 
 	loop loop
+	// reads are the newest results of reads that were no notices, by the call's key.
+	reads map[string]string
 	// calls are the newest answer's, results their answers by id.
 	calls   []llm.ToolCall
 	results map[string]string
@@ -100,6 +104,11 @@ func (l *ledger) user(text string) {
 	case strings.HasPrefix(text, daemonMark+refusalMark):
 		l.newStretch()
 		l.refusal(strings.TrimPrefix(text, daemonMark))
+	case strings.HasPrefix(text, daemonMark+shortenedMark):
+		if _, said, ok := strings.Cut(text, saidMark); ok {
+			l.refused = nil // it lists all that was said by then
+			l.tags(said)
+		}
 	case strings.HasPrefix(text, daemonMark+nudgeCutText):
 		l.continues = l.text != ""
 	}
@@ -107,19 +116,31 @@ func (l *ledger) user(text string) {
 
 // refusal notes which reasons a refusal gave.
 func (l *ledger) refusal(text string) {
-	text, ok := strings.CutPrefix(text, refusalMark)
-	if !ok {
-		return
+	if text, ok := strings.CutPrefix(text, refusalMark); ok {
+		l.tags(text)
 	}
+}
+
+// tags counts the reasons that text lists.
+func (l *ledger) tags(text string) {
 	if l.refused == nil {
-		l.refused = map[string]bool{}
+		l.refused = map[string]int{}
 	}
 	for line := range strings.Lines(text) {
 		if tag, ok := strings.CutPrefix(line, "- ("); ok {
 			tag, _, _ = strings.Cut(tag, ")")
-			l.refused[tag] = true
+			l.refused[tag]++
 		}
 	}
+}
+
+// said lists the reasons that were given, as tags reads them.
+func (l *ledger) said() string {
+	var b strings.Builder
+	for _, tag := range slices.Sorted(maps.Keys(l.refused)) {
+		b.WriteString(strings.Repeat("\n- ("+tag+")", l.refused[tag]))
+	}
+	return b.String()
 }
 
 // entry is a turn as the loop detection sees it.
@@ -128,6 +149,9 @@ func (l *ledger) entry(calls []llm.ToolCall, results map[string]string) loopEntr
 	h := newLoopHash()
 	for _, c := range calls {
 		result := results[c.ID]
+		if c.Name == readTool {
+			result = l.sameRead(callKey(c), result)
+		}
 		h.add(c.Name, c.Arguments, result)
 		if l.changes != nil && l.changes(c.Name) && !isFailed(result) {
 			e.changed = true
@@ -135,6 +159,22 @@ func (l *ledger) entry(calls []llm.ToolCall, results map[string]string) loopEntr
 	}
 	e.sum = h.sum()
 	return e
+}
+
+// sameRead returns for a notice that a read brought nothing new what the read before
+// it brought: it counts as the same again.
+func (l *ledger) sameRead(key, result string) string {
+	if result == unchanged {
+		if real, ok := l.reads[key]; ok {
+			return real
+		}
+		return result
+	}
+	if l.reads == nil {
+		l.reads = map[string]string{}
+	}
+	l.reads[key] = result
+	return result
 }
 
 // failedMark begins the result of a call that failed, for the model and for ledger.

@@ -32,6 +32,9 @@ type Config struct {
 	MaxRunning   int           `toml:"max_running" eg:"32"`
 	Settle       time.Duration `toml:"settle" eg:"\"250ms\""`
 	StopTimeout  time.Duration `toml:"stop_timeout" eg:"\"20s\""`
+	// AgentsDir holds agent files and SkillsDir skills; they may be missing.
+	AgentsDir string `toml:"agents_dir" eg:"\"agents\""`
+	SkillsDir string `toml:"skills_dir" eg:"\"skills\""`
 
 	// LLMs are the models that can be asked; the first is the default. There is
 	// always at least one.
@@ -59,6 +62,11 @@ type LLM struct {
 	Model      string `toml:"model" eg:"\"gpt-5-mini\""`
 	// ContextWindow is in tokens; 0 while it is unknown.
 	ContextWindow int `toml:"context_window" eg:"400000"`
+	// CompactAt is the part of ContextWindow from which on conversations are made
+	// smaller; ReplyReserve is how many tokens are kept free for an answer, in the
+	// window and in budgets: 0 is what suits the window.
+	CompactAt    float64 `toml:"compact_at" eg:"0.75"`
+	ReplyReserve int     `toml:"reply_reserve" eg:"4096"`
 	// MaxConcurrent is how many requests may be in flight at once.
 	MaxConcurrent int `toml:"max_concurrent" eg:"16"`
 	// Fallback names the entries that are asked, in this order, when this one fails.
@@ -150,8 +158,8 @@ type Retention struct {
 
 // Sandbox says what agents may read, write and reach.
 type Sandbox struct {
-	// Mode is SandboxOff; confinement of commands is not built yet.
-	Mode string `toml:"mode" eg:"\"off\""`
+	// Mode is SandboxAuto or SandboxOff.
+	Mode string `toml:"mode" eg:"\"auto\""`
 	// Roots is where tasks may be given rights at all. Load fills in TempDir and
 	// the configuration's directory where the file leaves it empty.
 	Roots []string `toml:"roots" eg:"[\"/srv/projects\"]"`
@@ -162,10 +170,46 @@ type Sandbox struct {
 	Network    Network  `toml:"network" eg:"\"off\""`
 	// Env names variables of the daemon that commands see too.
 	Env []string `toml:"env" eg:"[\"LANG\"]"`
+
+	// Memory and Processes bound one command with all that it starts, FileSize each
+	// file that it writes, Disk how much less free space a file system may have
+	// while it runs, DiskReserve how much has to stay. 0 is no limit.
+	Memory      Size `toml:"memory" eg:"\"4GB\""`
+	Processes   int  `toml:"processes" eg:"512"`
+	FileSize    Size `toml:"file_size" eg:"\"10GB\""`
+	Disk        Size `toml:"disk" eg:"\"20GB\""`
+	DiskReserve Size `toml:"disk_reserve" eg:"\"1GB\""`
 }
 
-// SandboxOff is the word for Sandbox.Mode that runs commands unconfined.
-const SandboxOff = "off"
+// The words for Sandbox.Mode.
+const (
+	SandboxAuto = "auto" // commands are confined, or refused where that cannot be
+	SandboxOff  = "off"  // commands run unconfined
+)
+
+// Size is a number of bytes, written with a unit: "512MB", "4GB". Units are powers
+// of 1024.
+type Size int64
+
+// The units.
+const (
+	kilobyte Size = 1 << (10 * (iota + 1))
+	megabyte
+	gigabyte
+	terabyte
+)
+
+func (s Size) String() string {
+	for _, u := range []struct {
+		name string
+		size Size
+	}{{"TB", terabyte}, {"GB", gigabyte}, {"MB", megabyte}, {"KB", kilobyte}} {
+		if s != 0 && s%u.size == 0 {
+			return fmt.Sprintf("%d%s", s/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%dB", int64(s))
+}
 
 // Network is what commands may reach: nothing (the zero value), everything, or
 // the hosts named.
@@ -236,6 +280,8 @@ func Default() Config {
 		MaxRunning:   32,
 		Settle:       250 * time.Millisecond,
 		StopTimeout:  20 * time.Second,
+		AgentsDir:    "agents",
+		SkillsDir:    "skills",
 		LLMs:         []LLM{defaultLLM()},
 		Agent: Agent{
 			Completion:        CompletionTool,
@@ -248,8 +294,11 @@ func Default() Config {
 			MaxDepth:          1,
 			ModelAlias:        map[string]string{"sonnet": "inherit", "opus": "inherit", "haiku": "inherit"},
 		},
-		Sandbox: Sandbox{Mode: SandboxOff, Share: true, Toolchains: true},
-		Log:     Log{Level: "info", Format: "text"},
+		Sandbox: Sandbox{
+			Mode: SandboxAuto, Share: true, Toolchains: true,
+			Memory: 4 * gigabyte, Processes: 512, FileSize: 10 * gigabyte, Disk: 20 * gigabyte, DiskReserve: gigabyte,
+		},
+		Log: Log{Level: "info", Format: "text"},
 	}
 }
 
@@ -271,6 +320,7 @@ func defaultPrice() *Price { return &Price{Input: 0.25, Cached: 0.025, Output: 2
 // model it is.
 func newLLM() LLM {
 	return LLM{
+		CompactAt:      0.75,
 		MaxConcurrent:  16,
 		ToolCalls:      ToolCallsNative,
 		MaxTokensField: "auto",

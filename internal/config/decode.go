@@ -52,6 +52,21 @@ func (d *decoder) value(v reflect.Value, data any, path, eg string) {
 			return
 		}
 		v.SetInt(int64(t))
+	case *Size:
+		s, ok := data.(string)
+		if n, isNumber := data.(int64); isNumber && n == 0 {
+			s, ok = "0B", true
+		}
+		if !ok {
+			d.wrongType(path, data, "a size in quotes", eg)
+			return
+		}
+		n, err := parseSize(s)
+		if err != nil {
+			d.fault(path, err.Error(), "want a size in quotes, such as "+eg)
+			return
+		}
+		v.SetInt(int64(n))
 	case *Network:
 		n, ok := networkOf(data)
 		if !ok {
@@ -281,6 +296,23 @@ func parseDuration(s string) (time.Duration, error) {
 		return 0, fmt.Errorf("got %q, which is negative", clip(s, 60))
 	}
 	return t, nil
+}
+
+// parseSize reads a size that is not negative; 0 needs no unit.
+func parseSize(s string) (Size, error) {
+	text := strings.ToUpper(strings.TrimSpace(s))
+	number := strings.TrimRight(text, "BKMGTI ")
+	n, err := strconv.ParseFloat(number, 64)
+	unit, known := map[string]Size{"": 1, "B": 1, "K": kilobyte, "M": megabyte, "G": gigabyte, "T": terabyte}[strings.TrimSuffix(strings.TrimSuffix(strings.TrimSpace(text[len(number):]), "B"), "I")]
+	switch {
+	case err != nil || !known || n != 0 && number == text:
+		return 0, fmt.Errorf("got %q, which is no size (units are KB, MB, GB, TB)", clip(s, 60))
+	case n < 0:
+		return 0, fmt.Errorf("got %q, which is negative", clip(s, 60))
+	case math.IsNaN(n) || n*float64(unit) >= 1<<60:
+		return 0, fmt.Errorf("got %q, which is too much", clip(s, 60))
+	}
+	return Size(n * float64(unit)), nil
 }
 
 func networkOf(data any) (Network, bool) {

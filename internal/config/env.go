@@ -24,7 +24,7 @@ func EnvName(path string) string {
 // own that is joined to the configuration if visit answers that it set it.
 func scalars(v reflect.Value, path, eg string, visit func(v reflect.Value, path, eg string) (set bool)) bool {
 	switch v.Addr().Interface().(type) {
-	case *time.Duration, *Network:
+	case *time.Duration, *Network, *Size:
 		return visit(v, path, eg)
 	}
 	switch v.Kind() {
@@ -75,7 +75,7 @@ func (d *decoder) applyEnv(c *Config, lookup func(string) (string, bool)) map[st
 			return false
 		}
 		if want, ok := setText(v, text); !ok {
-			if want == "text" || strings.HasPrefix(want, "a duration") {
+			if want == "text" || strings.HasPrefix(want, "a duration") || want == "a size" {
 				eg = strings.Trim(eg, `"`)
 			}
 			d.faults = append(d.faults, &Error{File: "environment", Key: name,
@@ -98,6 +98,13 @@ func setText(v reflect.Value, text string) (want string, ok bool) {
 			return "a duration", false
 		}
 		*p = t
+		return "", true
+	case *Size:
+		n, err := parseSize(text)
+		if err != nil {
+			return "a size", false
+		}
+		*p = n
 		return "", true
 	case *Network:
 		n, ok := networkOf(text)

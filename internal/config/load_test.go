@@ -73,6 +73,8 @@ func TestFaults(t *testing.T) {
 		{"no wait", "\n\nreply_timeout = \"0s\"\n", nil, []string{`:3: reply_timeout: got "0s"`}},
 		{"empty directory", "temp_dir = \"\"\n", nil, []string{":1: temp_dir: is empty"}},
 		{"state in temp", "temp_dir = \"temp\"\nstate_dir = \"temp/state\"\n", nil, []string{":2: state_dir:", "lies in temp_dir"}},
+		{"agents in temp", "temp_dir = \"t\"\nagents_dir = \"t/agents\"\n", nil, []string{":2: agents_dir:", "lies in temp_dir"}},
+		{"skills in temp", "temp_dir = \"t\"\nskills_dir = \"t\"\n", nil, []string{":2: skills_dir:", "lies in temp_dir"}},
 		{"temp in state", "temp_dir = \"state/temp\"\n", nil, []string{":1: temp_dir:", "lies in state_dir"}},
 		{"same name twice", "[[llm]]\nname = \"a\"\nmodel = \"x\"\n[[llm]]\nname = \"a\"\nmodel = \"y\"\n", nil, []string{`:5: llm[1].name: "a" is llm[0]'s name already`}},
 		{"second entry without name", "[[llm]]\n[[llm]]\nmodel = \"y\"\n", nil, []string{`:2: llm[1].name: is missing`}},
@@ -97,7 +99,11 @@ func TestFaults(t *testing.T) {
 		{"command timeouts", "[agent]\ncommand_timeout = \"1h\"\n", nil, []string{`:2: agent.command_timeout: got "1h"`, `"30m"`}},
 		{"alias", "[agent]\nmodel_alias = { opus = \"big\" }\n", nil, []string{`:2: agent.model_alias.opus: there is no LLM "big"`}},
 		{"cost without price", "[limits]\ncost_per_day = 5\n[[llm]]\nmodel = \"m\"\n", nil, []string{`:2: limits.cost_per_day: the price of LLM "default" is unknown`, "llm[0].price"}},
-		{"confinement", "[sandbox]\nmode = \"on\"\n", nil, []string{`:2: sandbox.mode: got "on"`, `"off"`}},
+		{"confinement", "[sandbox]\nmode = \"on\"\n", nil, []string{`:2: sandbox.mode: got "on"`, `"auto", "off"`}},
+		{"size", "[sandbox]\nmemory = \"4 apples\"\n", nil, []string{`:2: sandbox.memory: got "4 apples"`, `"4GB"`}},
+		{"size without a unit", "[sandbox]\nmemory = \"4096\"\n", nil, []string{`:2: sandbox.memory: got "4096"`, `units are`}},
+		{"size without quotes", "[sandbox]\nmemory = 4096\n", nil, []string{`:2: sandbox.memory: got 4096`, `a size in quotes`}},
+		{"small size", "[sandbox]\nmemory = \"1MB\"\n", nil, []string{`:2: sandbox.memory: got "1MB"`, `"64MB" or more`}},
 		{"network", "[sandbox]\nnetwork = \"some\"\n", nil, []string{`:2: sandbox.network: got the text "some"`, "host:port"}},
 		{"network host", "[sandbox]\nnetwork = [\"example.org\"]\n", nil, []string{`:2: sandbox.network[0]: got "example.org"`}},
 		{"key for commands", "[sandbox]\nenv = [\"OPENAI_API_KEY\"]\n", nil, []string{`:2: sandbox.env[0]: OPENAI_API_KEY holds the key of llm[0]`}},
@@ -138,6 +144,22 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	if got := strings.Count(fmt.Sprint(err), "\n"); got != 2 {
 		t.Errorf("want three lines, got\n%v", err)
 	}
+	// Of types and of values, from top to bottom. What could not be read has its
+	// default, about which nothing is said.
+	_, err = loadText(t, strings.Join([]string{
+		`max_running = -1`, `temp_dir = 3`, `settle = "-3s"`, `[[llm]]`, `name = "a"`, `model = 5`, `fallback = ["b"]`, `[[llm]]`, `name = 3`,
+		`[log]`, `level = "loud"`,
+	}, "\n"))
+	var got []string
+	for line := range strings.Lines(fmt.Sprint(err)) {
+		_, after, _ := strings.Cut(line, "c.toml:")
+		key, _, _ := strings.Cut(after, ": g")
+		got = append(got, key)
+	}
+	want := []string{"1: max_running", "2: temp_dir", "3: settle", "6: llm[0].model", "9: llm[1].name", "11: log.level"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s\n%v", diff, err)
+	}
 }
 
 func TestValues(t *testing.T) {
@@ -177,6 +199,8 @@ roots = ["sub", "/srv"]
 	want := Default()
 	want.TempDir = filepath.Join(l.Dir, "t")
 	want.StateDir = filepath.Join(l.Dir, "state")
+	want.AgentsDir = filepath.Join(l.Dir, "agents")
+	want.SkillsDir = filepath.Join(l.Dir, "skills")
 	want.ReplyTimeout = 90 * time.Second
 	want.Settle = 1500 * time.Millisecond
 	first, second := newLLM(), newLLM()

@@ -85,6 +85,13 @@ func (v *validator) duration(key string, got, low, high time.Duration) {
 	}
 }
 
+// size allows 0 and anything from low on.
+func (v *validator) size(key string, got, low Size) {
+	if got != 0 && got < low {
+		v.add(key, fmt.Sprintf("got %q", got), fmt.Sprintf("want a size of %q or more, or 0 for no limit", low))
+	}
+}
+
 const day = 24 * time.Hour
 
 func (v *validator) top(c *Config) {
@@ -100,6 +107,11 @@ func (v *validator) top(c *Config) {
 			v.add("state_dir", fmt.Sprintf("%q lies in temp_dir", c.StateDir), "want a directory beside it, such as \"state\"")
 		case within(c.TempDir, c.StateDir):
 			v.add("temp_dir", fmt.Sprintf("%q lies in state_dir", c.TempDir), "want a directory beside it, such as \"temp\"")
+		}
+	}
+	for _, d := range []struct{ key, path, eg string }{{"agents_dir", c.AgentsDir, "agents"}, {"skills_dir", c.SkillsDir, "skills"}} {
+		if d.path != "" && c.TempDir != "" && within(d.path, c.TempDir) {
+			v.add(d.key, fmt.Sprintf("%q lies in temp_dir, where agents write", d.path), fmt.Sprintf("want a directory beside it, such as %q", d.eg))
 		}
 	}
 	v.duration("reply_timeout", c.ReplyTimeout, time.Second, 10*365*day)
@@ -143,6 +155,13 @@ func (v *validator) llm(c *Config, i int) {
 	}
 	if e.ContextWindow != 0 {
 		v.between(at("context_window"), e.ContextWindow, 1024, 1<<30)
+	}
+	if e.CompactAt < 0.1 || e.CompactAt > 1 {
+		v.add(at("compact_at"), fmt.Sprintf("got %g", e.CompactAt), "want a part of the window from 0.1 to 1")
+	}
+	v.between(at("reply_reserve"), e.ReplyReserve, 0, 1<<30)
+	if e.ContextWindow > 0 && e.ReplyReserve >= e.ContextWindow {
+		v.add(at("reply_reserve"), fmt.Sprintf("got %d", e.ReplyReserve), fmt.Sprintf("want less than context_window, %d", e.ContextWindow))
 	}
 	v.between(at("max_concurrent"), e.MaxConcurrent, 1, 10000)
 	for j, name := range e.Fallback {
@@ -247,8 +266,13 @@ func (v *validator) retention(c *Config) {
 
 func (v *validator) sandbox(c *Config) {
 	s := &c.Sandbox
-	if s.Mode != SandboxOff {
-		v.add("sandbox.mode", fmt.Sprintf("got %q", s.Mode), "this version cannot confine commands yet; want \"off\", which says that you know")
+	v.oneOf("sandbox.mode", s.Mode, SandboxAuto, SandboxOff)
+	v.size("sandbox.memory", s.Memory, 64*megabyte)
+	v.size("sandbox.file_size", s.FileSize, megabyte)
+	v.size("sandbox.disk", s.Disk, megabyte)
+	v.size("sandbox.disk_reserve", s.DiskReserve, megabyte)
+	if s.Processes != 0 {
+		v.between("sandbox.processes", s.Processes, 8, 100000)
 	}
 	for _, list := range []struct {
 		key   string
@@ -297,7 +321,7 @@ func isHostPort(s string) bool {
 		return false
 	}
 	n, err := strconv.Atoi(port)
-	return port == "*" || err == nil && n >= 0 && n <= 65535
+	return port == "*" || err == nil && n >= 1 && n <= 65535
 }
 
 // within reports whether path is dir or lies in it.

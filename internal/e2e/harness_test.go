@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -38,16 +39,8 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// go test keeps results while the files that a test opened stay the same. This
-	// makes it see the program's sources.
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") {
-			return fs.SkipDir
-		}
-		return err
-	})
-	dir, merr := os.MkdirTemp("", "gasupervisor-e2e-")
-	if err = errors.Join(err, merr); err != nil {
+	dir, err := os.MkdirTemp("", "gasupervisor-e2e-")
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -65,6 +58,17 @@ func run(m *testing.M) int {
 	}
 	return m.Run()
 }
+
+// seeSources opens the directories of the program's sources. go test keeps results
+// while what a test opened stays the same, and would not know of these.
+var seeSources = sync.OnceValue(func() error {
+	return filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." {
+			return fs.SkipDir
+		}
+		return err
+	})
+})
 
 // daemon is a running daemon with a place and a model of its own.
 type daemon struct {
@@ -87,6 +91,9 @@ func newPlace(t *testing.T, script llmtest.Script, overrides ...string) *daemon 
 
 func newPlaceWith(t *testing.T, model *llmtest.Server, overrides ...string) *daemon {
 	t.Helper()
+	if err := seeSources(); err != nil {
+		t.Fatal(err)
+	}
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

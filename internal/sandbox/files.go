@@ -79,7 +79,16 @@ func (f *Files) Resolve(path string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(f.policy.WorkDir, path)
 	}
-	return filepath.Clean(path)
+	path = filepath.Clean(path)
+	if f.policy.Check(path, Read) != nil {
+		// Not a path of the daemon's: perhaps one that only commands see.
+		for inside, outside := range f.policy.places {
+			if under(path, inside) {
+				return outside + strings.TrimPrefix(path, inside)
+			}
+		}
+	}
+	return path
 }
 
 // Show returns an absolute path as a tool should name it: relative to the working
@@ -88,6 +97,17 @@ func (f *Files) Show(abs string) string {
 	if under(abs, f.policy.WorkDir) {
 		if rel, err := filepath.Rel(f.policy.WorkDir, abs); err == nil {
 			return rel
+		}
+	}
+	return f.Name(abs)
+}
+
+// Name returns an absolute path as commands know it, which is another one in the
+// task's own directories.
+func (f *Files) Name(abs string) string {
+	for inside, outside := range f.policy.places {
+		if under(abs, outside) {
+			return inside + strings.TrimPrefix(abs, outside)
 		}
 	}
 	return abs
@@ -126,7 +146,7 @@ func (f *Files) ReadFile(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(data)) > limit {
-		return nil, &fs.PathError{Op: "read", Path: f.Resolve(path), Err: ErrTooBig}
+		return nil, &fs.PathError{Op: "read", Path: f.Name(f.Resolve(path)), Err: ErrTooBig}
 	}
 	return data, nil
 }
@@ -191,7 +211,7 @@ func (f *Files) at(path string, access Access, create bool, do func(place) error
 		// The system's error names the element alone.
 		err = pathErr.Err
 	}
-	return &fs.PathError{Op: string(access), Path: abs, Err: err}
+	return &fs.PathError{Op: string(access), Path: f.Name(abs), Err: err}
 }
 
 func (f *Files) tryAt(abs string, access Access, create bool, do func(place) error) error {

@@ -73,6 +73,10 @@ type Ask struct {
 	// Named gives relative paths that mean one file wherever the working
 	// directory is.
 	Named map[string]string
+	// Places gives directories that commands know by another path than the daemon:
+	// the task's own, such as its /tmp. They are granted, also where they lie in
+	// what is hidden, and file tools know them by the commands' paths.
+	Places map[string]string
 }
 
 // Access is what is to be done with a path.
@@ -104,6 +108,8 @@ type Policy struct {
 	tempDir  string
 	protocol func(name string) bool
 	named    map[string]string
+	ceiling  Ceiling
+	places   map[string]string
 }
 
 // RefusalError says which path was refused and what a person can do about it.
@@ -145,6 +151,8 @@ func Build(c Ceiling, a Ask) (Policy, error) {
 		tempDir:      filepath.Clean(c.TempDir),
 		protocol:     c.Protocol,
 		named:        maps.Clone(a.Named),
+		ceiling:      c,
+		places:       maps.Clone(a.Places),
 	}
 	p.WorkDir = p.tempDir
 	if !c.Share {
@@ -183,6 +191,21 @@ func Build(c Ceiling, a Ask) (Policy, error) {
 		p.Write = cleaned(write)
 	}
 	return p, nil
+}
+
+// Grantable reports whether context.json could have named a directory for
+// writing. It is pure.
+func (p Policy) Grantable(path string) bool { return p.within(p.ceiling, Write, "", path) == nil }
+
+// place returns the directory of the task's own that holds path, "" where none
+// does.
+func (p Policy) place(path string) string {
+	for _, dir := range p.places {
+		if under(path, dir) {
+			return dir
+		}
+	}
+	return ""
 }
 
 // within refuses a path of context.json that the ceiling does not cover.
@@ -224,6 +247,9 @@ func (p Policy) Check(path string, access Access) error {
 		return &RefusalError{Op: access, Path: path, Why: "it is not an absolute path"}
 	}
 	path = filepath.Clean(path)
+	if p.place(path) != "" {
+		return nil
+	}
 	if r := p.except(path, access); r != nil {
 		return r
 	}
@@ -295,6 +321,9 @@ func (p Policy) inTaskDir(path string) (string, bool) {
 
 // grant returns the outermost granted path that covers path.
 func (p Policy) grant(path string, access Access) (string, bool) {
+	if dir := p.place(path); dir != "" {
+		return dir, true
+	}
 	best, found := "", false
 	consider := func(grants []string) {
 		for _, g := range grants {

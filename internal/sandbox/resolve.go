@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,7 +40,30 @@ func (a Ask) Resolve() Ask {
 	a.InputFiles = resolveMap(a.InputFiles)
 	a.OutputFiles = resolveMap(a.OutputFiles)
 	a.Named = resolveMap(a.Named)
+	a.Places = resolveMap(a.Places)
 	return a
+}
+
+// Paths returns the paths of a.
+func (a Ask) Paths() []string {
+	paths := slices.Concat([]string{a.TaskDir}, slices.Collect(maps.Values(a.InputFiles)), slices.Collect(maps.Values(a.OutputFiles)))
+	if a.WorkDir != "" {
+		paths = append(paths, a.WorkDir)
+	}
+	return paths
+}
+
+// Links returns the symbolic links on the way to paths, with what stands in them,
+// by which programs may know what is granted by its real path. It looks at the
+// disk.
+func Links(paths ...string) map[string]string {
+	links := map[string]string{}
+	for _, p := range paths {
+		if filepath.IsAbs(p) {
+			follow(p, func(link, target string) { links[link] = target })
+		}
+	}
+	return links
 }
 
 // resolveAll resolves each path. A program found through a link is needed under
@@ -74,6 +98,11 @@ var errTooManyLinks = errors.New("too many links")
 // is set where such an element was named by a link and not by path itself:
 // creating it would make a file where the link wants it.
 func followLinks(path string) (real string, dangling bool, err error) {
+	return follow(path, func(link, target string) {})
+}
+
+// follow is followLinks, and calls met with each link.
+func follow(path string, met func(link, target string)) (real string, dangling bool, err error) {
 	vol := filepath.VolumeName(path)
 	sep := string(filepath.Separator)
 	split := func(s string) []string {
@@ -109,6 +138,7 @@ func followLinks(path string) (real string, dangling bool, err error) {
 		if err != nil {
 			return "", false, err
 		}
+		met(next, target)
 		own = min(own, len(rest))
 		if filepath.IsAbs(target) {
 			vol = filepath.VolumeName(target)

@@ -47,17 +47,19 @@ func ToolchainReads(home string, getenv func(string) string) []string {
 	fromEnv("CARGO_HOME", "git")
 	fromEnv("CARGO_HOME", "bin")
 	fromEnv("RUSTUP_HOME", "toolchains")
-	fromEnv("NVM_DIR", "versions")
-	fromEnv("PYENV_ROOT", "versions")
+	fromEnv("RUSTUP_HOME", "settings.toml")
+	fromEnv("RUSTUP_HOME", "update-hashes")
+	fromEnv("NVM_DIR", "")
+	fromEnv("PYENV_ROOT", "")
 	fromEnv("JAVA_HOME", "")
 	fromEnv("VIRTUAL_ENV", "")
 	fromEnv("CONDA_PREFIX", "")
 	if filepath.IsAbs(home) {
 		for _, d := range strings.Fields(`
 			go/pkg/mod go/bin sdk
-			.cargo/registry .cargo/git .cargo/bin .rustup/toolchains
-			.nvm/versions .local/share/fnm .fnm .volta/tools .volta/bin .npm/_cacache .bun/bin .deno/bin .local/share/pnpm
-			.pyenv/versions .pyenv/shims .pyenv/bin .pyenv/libexec .local/share/uv/python .local/share/uv/tools .local/pipx/venvs .local/share/pipx/venvs
+			.cargo/registry .cargo/git .cargo/bin .rustup/toolchains .rustup/settings.toml .rustup/update-hashes
+			.nvm .local/share/fnm .fnm .volta/tools .volta/bin .npm/_cacache .bun/bin .deno/bin .local/share/pnpm
+			.pyenv .local/share/uv/python .local/share/uv/tools .local/pipx/venvs .local/share/pipx/venvs
 			.local/lib .local/bin miniconda3 anaconda3 miniforge3
 			.rbenv/versions .rbenv/shims .gem/ruby
 			.sdkman/candidates .m2/repository .gradle/caches/modules-2 .gradle/wrapper/dists
@@ -68,4 +70,39 @@ func ToolchainReads(home string, getenv func(string) string) []string {
 		}
 	}
 	return dirs
+}
+
+// ToolchainEnv returns the variables by which version managers and the go command
+// find a user's toolchains and downloaded modules, for commands whose home is
+// another one. exists reports whether a directory is there.
+func ToolchainEnv(home string, getenv func(string) string, exists func(string) bool) map[string]string {
+	env := map[string]string{}
+	for name, dir := range map[string]string{
+		"RUSTUP_HOME": ".rustup", "PYENV_ROOT": ".pyenv", "NVM_DIR": ".nvm", "VOLTA_HOME": ".volta", "RBENV_ROOT": ".rbenv",
+		"SDKMAN_DIR": ".sdkman", "ASDF_DATA_DIR": ".asdf", "MISE_DATA_DIR": ".local/share/mise",
+	} {
+		if set := getenv(name); filepath.IsAbs(set) {
+			env[name] = set
+		} else if dir = filepath.Join(home, filepath.FromSlash(dir)); exists(dir) {
+			env[name] = dir
+		}
+	}
+	// Modules that were downloaded are taken from there; they cannot be added to, so
+	// that commands have a cache of their own.
+	cache := getenv("GOMODCACHE")
+	if cache == "" {
+		path := getenv("GOPATH")
+		if path == "" {
+			path = filepath.Join(home, "go")
+		}
+		cache = filepath.Join(filepath.SplitList(path)[0], "pkg", "mod")
+	}
+	if download := filepath.Join(cache, "cache", "download"); exists(download) {
+		next := getenv("GOPROXY")
+		if next == "" {
+			next = "https://proxy.golang.org,direct"
+		}
+		env["GOPROXY"] = "file://" + filepath.ToSlash(download) + "," + next
+	}
+	return env
 }

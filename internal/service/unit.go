@@ -53,6 +53,8 @@ func Unit(c Config) (string, error) {
 	line("KillMode=mixed")
 	line("TimeoutStopSec=%d", int((c.StopTimeout+stopMargin).Round(time.Second)/time.Second))
 	line("OOMPolicy=continue")
+	// So that the kernel keeps the limits of commands, each in a cgroup of its own.
+	line("Delegate=memory pids")
 	line("StandardOutput=journal")
 	line("StandardError=journal")
 

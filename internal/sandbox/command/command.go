@@ -15,6 +15,9 @@
 // that no other call has, and the parents of processes are known. A process that
 // leaves the session, is orphaned and has wiped its environment, all three, is
 // not found. Only namespaces can do better, which is what Command.Confine is for.
+//
+// Memory, processes and the disk are bounded by whoever confines; here only the
+// time and the output are.
 package command
 
 import (
@@ -52,7 +55,40 @@ type Command struct {
 	// path, the arguments and what is inherited. The helper has to stay, end when
 	// the shell does with its exit code, and take all with it when it is killed.
 	// It is not called on Windows.
-	Confine func(*exec.Cmd) error
+	Confine func(*exec.Cmd) (*Confinement, error)
+	// Limits are kept by the job object on Windows. Elsewhere Confine keeps limits.
+	Limits Limits
+}
+
+// Limits bound a command; 0 is no limit.
+type Limits struct {
+	// Memory is in bytes, of all processes together.
+	Memory int64
+	// Processes is how many there may be at once.
+	Processes int
+}
+
+// Confinement is what Command.Confine put around one command.
+type Confinement struct {
+	// Started is called once the process was started, or with the error why not.
+	// What it returns ends the command.
+	Started func(error) error
+	// Ended is called when the command is over and all of it is dead; not where
+	// Started got an error.
+	Ended func() Report
+	// Whole says that killing the process that was started kills all of the
+	// command, so that nothing has to be looked for.
+	Whole bool
+}
+
+// Report is what is known of a confined command at its end.
+type Report struct {
+	// Err says why the command was not run although its helper was started.
+	Err error
+	// Limit is the limit that ended the command, in words; "" where none did.
+	Limit string
+	// Left is how many processes were running when the shell had ended.
+	Left int
 }
 
 // End says how a command came to its end.
@@ -66,6 +102,8 @@ const (
 	TimedOut
 	// Cancelled: the context ended.
 	Cancelled
+	// Limited: a limit other than the time's was passed; Outcome.Limit says which.
+	Limited
 )
 
 // Outcome is how a command came out.
@@ -74,6 +112,8 @@ type Outcome struct {
 	// Exit is the exit code; 128 and the signal's number where a signal ended
 	// the shell, as shells report it.
 	Exit int
+	// Limit is the limit that was passed, in words, where End is Limited.
+	Limit string
 	// Output is what it printed on both streams, in the order it came.
 	Output Output
 	// Left is how many processes it had left running, which were killed.

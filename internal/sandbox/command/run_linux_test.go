@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -206,17 +207,39 @@ func TestRunTogether(t *testing.T) {
 }
 
 func TestRunConfine(t *testing.T) {
-	o := try(t, t.Context(), Command{Line: "echo $WITHIN", Confine: func(cmd *exec.Cmd) error {
-		cmd.Args = append([]string{"env", "WITHIN=helper", cmd.Path}, cmd.Args[1:]...)
-		cmd.Path = "/usr/bin/env"
-		return nil
-	}})
-	if string(o.Output.Head) != "helper\n" {
-		t.Errorf("got %+v, %q", o, o.Output.Head)
+	calls := ""
+	held := func(started error, report Report) func(*exec.Cmd) (*Confinement, error) {
+		return func(cmd *exec.Cmd) (*Confinement, error) {
+			cmd.Args = append([]string{"env", "WITHIN=helper", cmd.Path}, cmd.Args[1:]...)
+			cmd.Path = "/usr/bin/env"
+			return &Confinement{
+				Started: func(err error) error { calls += "started "; return errors.Join(err, started) },
+				Ended:   func() Report { calls += "ended "; return report },
+			}, nil
+		}
 	}
-	_, err := Run(t.Context(), Command{Line: "echo hi", Dir: "/", Confine: func(*exec.Cmd) error { return os.ErrPermission }})
-	if err == nil || !strings.Contains(err.Error(), "confine command") {
-		t.Errorf("got %v", err)
+	o := try(t, t.Context(), Command{Line: "echo $WITHIN", Confine: held(nil, Report{Left: 2})})
+	if string(o.Output.Head) != "helper\n" || o.Left != 2 || calls != "started ended " {
+		t.Errorf("got %+v, %q, %s", o, o.Output.Head, calls)
+	}
+	calls = ""
+	o = try(t, t.Context(), Command{Line: "echo $WITHIN", Confine: held(nil, Report{Limit: "memory"})})
+	if o.End != Limited || o.Limit != "memory" {
+		t.Errorf("got %+v", o)
+	}
+	for _, c := range []struct {
+		confine func(*exec.Cmd) (*Confinement, error)
+		calls   string
+	}{
+		{held(nil, Report{Err: os.ErrPermission}), "started ended "},
+		{held(os.ErrPermission, Report{}), "started ended "},
+		{func(*exec.Cmd) (*Confinement, error) { return nil, os.ErrPermission }, ""},
+	} {
+		calls = ""
+		_, err := Run(t.Context(), Command{Line: "echo hi", Dir: "/", Confine: c.confine})
+		if !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "confine command") || calls != c.calls {
+			t.Errorf("got %v, %s", err, calls)
+		}
 	}
 }
 

@@ -45,8 +45,9 @@ func Run(ctx context.Context, c Command) (Outcome, error) {
 	cmd.Env = append(c.Env[:len(c.Env):len(c.Env)], mark)
 	cmd.Stdout, cmd.Stderr = in, in
 	cmd.SysProcAttr = leader()
+	confined := &Confinement{Started: func(err error) error { return err }, Ended: func() Report { return Report{} }}
 	if c.Confine != nil {
-		if err := c.Confine(cmd); err != nil {
+		if confined, err = c.Confine(cmd); err != nil {
 			in.Close()
 			return Outcome{}, fmt.Errorf("confine command: %w", err)
 		}
@@ -56,8 +57,12 @@ func Run(ctx context.Context, c Command) (Outcome, error) {
 	p := launch(cmd)
 	err = <-p.started
 	in.Close()
-	if err != nil {
-		return Outcome{}, fmt.Errorf("start command: %w", err)
+	if refused := confined.Started(err); err != nil {
+		return Outcome{}, fmt.Errorf("start command: %w", refused)
+	} else if refused != nil {
+		p.kill()
+		confined.Ended()
+		return Outcome{}, fmt.Errorf("confine command: %w", refused)
 	}
 	began := startOf(cmd.Process.Pid)
 	kept := newCapture(c.OutputCap)
@@ -84,7 +89,11 @@ func Run(ctx context.Context, c Command) (Outcome, error) {
 	}
 	o.Took = time.Since(begun)
 
-	o.Left, o.Survivors = killAll(cmd.Process.Pid, began, mark)
+	if confined.Whole {
+		cmd.Process.Kill()
+	} else {
+		o.Left, o.Survivors = killAll(cmd.Process.Pid, began, mark)
+	}
 	if await(context.Background(), p.exited, killPatience) {
 		close(p.release)
 		<-p.reaped
@@ -100,11 +109,22 @@ func Run(ctx context.Context, c Command) (Outcome, error) {
 		<-drained
 	}
 	o.Output = kept.output()
+	report := confined.Ended()
+	o.Left += report.Left
+	if o.End == Exited {
+		if report.Err != nil {
+			return Outcome{}, fmt.Errorf("confine command: %w", report.Err)
+		}
+		if report.Limit != "" {
+			o.End, o.Limit = Limited, report.Limit
+		}
+	}
 	return o, nil
 }
 
 // process is a started shell and the goroutine that waits for it.
 type process struct {
+	cmd     *exec.Cmd
 	started chan error    // gets the result of starting it
 	exited  chan struct{} // closed when the shell is dead, but not yet reaped where the system allows that
 	release chan struct{} // closed by the owner once the process id is no longer needed
@@ -115,7 +135,7 @@ type process struct {
 // kernel kills the shell with the thread that started it, which is how the shell
 // goes down with a daemon that is killed.
 func launch(cmd *exec.Cmd) *process {
-	p := &process{make(chan error, 1), make(chan struct{}), make(chan struct{}), make(chan struct{})}
+	p := &process{cmd, make(chan error, 1), make(chan struct{}), make(chan struct{}), make(chan struct{})}
 	go func() {
 		defer close(p.reaped)
 		runtime.LockOSThread()
@@ -135,6 +155,14 @@ func launch(cmd *exec.Cmd) *process {
 		}
 	}()
 	return p
+}
+
+// kill ends a process that has not got to run anything yet.
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	<-p.exited
+	close(p.release)
+	<-p.reaped
 }
 
 // await waits for ch to be closed and reports whether it was, before ctx ended

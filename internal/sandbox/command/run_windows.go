@@ -23,7 +23,7 @@ func Run(ctx context.Context, c Command) (Outcome, error) {
 	if err := checkDir(c.Dir); err != nil {
 		return Outcome{}, fmt.Errorf("start command: %w", err)
 	}
-	job, err := newJob()
+	job, err := newJob(c.Limits)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("start command: create job object: %w", err)
 	}
@@ -75,14 +75,23 @@ func Run(ctx context.Context, c Command) (Outcome, error) {
 }
 
 // newJob makes a job object whose processes die with its last handle, and so
-// with the daemon.
-func newJob() (windows.Handle, error) {
+// with the daemon. Beyond its memory programs get none; beyond its processes
+// none is started.
+func newJob(l Limits) (windows.Handle, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return 0, err
 	}
 	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
 	info.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	if l.Memory > 0 {
+		info.BasicLimitInformation.LimitFlags |= windows.JOB_OBJECT_LIMIT_JOB_MEMORY
+		info.JobMemoryLimit = uintptr(l.Memory)
+	}
+	if l.Processes > 0 {
+		info.BasicLimitInformation.LimitFlags |= windows.JOB_OBJECT_LIMIT_ACTIVE_PROCESS
+		info.BasicLimitInformation.ActiveProcessLimit = uint32(l.Processes)
+	}
 	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
 		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)))
 	if err != nil {

@@ -17,9 +17,9 @@ const maxReplaceFile = 16 << 20
 func (e Env) replaceInFile() tool.Tool {
 	return &builtin{
 		name: ReplaceInFile,
-		parameters: `"path":{"type":"string","description":"absolute, or relative to the working directory"},` +
-			`"old":{"type":"string","description":"the text to replace, exactly as it stands in the file, white space included; it must stand there once"},` +
-			`"new":{"type":"string","description":"the text to put in its place; empty to delete"}`,
+		parameters: `"path":{"type":"string"},` +
+			`"old":{"type":"string"},` +
+			`"new":{"type":"string","description":"empty to delete"}`,
 		required: []string{"path", "old", "new"},
 		aliases: map[string][]string{
 			"path": pathAliases, "old": {"old_content", "old_string", "old_str"}, "new": {"new_content", "new_string", "new_str"},

@@ -19,7 +19,7 @@ func (e Env) executeCommand() tool.Tool {
 	e.Command.MaxTimeout = max(cmp.Or(e.Command.MaxTimeout, 10*time.Minute), e.Command.DefaultTimeout)
 	return &builtin{
 		name: ExecuteCommand,
-		parameters: `"command":{"type":"string","description":"text for the shell"},` +
+		parameters: `"command":{"type":"string"},` +
 			fmt.Sprintf(`"timeout_seconds":{"type":"integer","description":"default %d, at most %d"}`,
 				seconds(e.Command.DefaultTimeout), seconds(e.Command.MaxTimeout)),
 		required: []string{"command"},
@@ -48,7 +48,7 @@ func seconds(d time.Duration) int { return max(1, int(d/time.Second)) }
 func (e Env) command(ctx context.Context, line string, limit time.Duration) tool.Result {
 	o, err := command.Run(ctx, command.Command{
 		Line: line, Dir: e.WorkDir, Env: e.Command.Env, Timeout: limit,
-		OutputCap: cmp.Or(e.Command.OutputCap, e.room()), Confine: e.Command.Confine,
+		OutputCap: cmp.Or(e.Command.OutputCap, e.room()), Confine: e.Command.Confine, Limits: e.Command.Limits,
 	})
 	if err != nil {
 		return tool.Failure("%v", err)
@@ -67,6 +67,9 @@ func (e Env) command(ctx context.Context, line string, limit time.Duration) tool
 	case command.Cancelled:
 		head = fmt.Sprintf("killed after %s: %v", took, context.Cause(ctx))
 		r.Summary = fmt.Sprintf("killed after %s, %s", took, printed)
+	case command.Limited:
+		head = fmt.Sprintf("killed after %s: %s", took, o.Limit)
+		r.Summary = fmt.Sprintf("killed after %s: %s", took, o.Limit)
 	default:
 		head = fmt.Sprintf("exit code %d, %s", o.Exit, took)
 		r.Summary = fmt.Sprintf("exit %d, %s, %s", o.Exit, printed, took)

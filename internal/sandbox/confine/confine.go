@@ -1,0 +1,247 @@
+package confine
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/sandbox"
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
+)
+
+// Config says how commands are confined; it is the same for all tasks.
+type Config struct {
+	Limits  Limits
+	Network Network
+	// Serve is called, for NetworkProxy, with the listener that a command finds as
+	// its proxy, and returns what ends the service. It must not block.
+	Serve func(net.Listener) (stop func())
+	// NoProxy are the hosts that commands reach without the proxy: themselves.
+	NoProxy []string
+	// Program is the program to run as the helper; "" is this one.
+	Program string
+	// Cgroups, where not nil, makes cgroups for commands.
+	Cgroups *Cgroups
+}
+
+// Status is how far commands can be confined here, and what to do about it.
+type Status struct {
+	Level Level
+	// ABI is the version of Landlock in force, on Linux; 0 is none.
+	ABI int
+	// Why says what keeps it from being more; "" where nothing does.
+	Why string
+	// Do says what a person can do about that.
+	Do string
+}
+
+// String is for the log.
+func (s Status) String() string {
+	var text string
+	switch s.Level {
+	case Full:
+		text = "full: namespaces, Landlock and seccomp"
+		if s.ABI == 0 {
+			text = "full: namespaces and seccomp (the kernel has no Landlock)"
+		}
+	case Landlock:
+		text = "partial: Landlock and seccomp, no namespaces"
+	case Seatbelt:
+		text = "Seatbelt"
+	default:
+		text = "none: commands are refused"
+	}
+	if s.Why != "" {
+		text += ": " + s.Why
+	}
+	return text
+}
+
+// Sandbox confines commands. It may be used by many goroutines at once.
+type Sandbox struct {
+	config Config
+	detect func() Status
+}
+
+// New returns a sandbox. What the system can do is found out when it is first
+// needed.
+func New(c Config) *Sandbox {
+	s := &Sandbox{config: c}
+	s.detect = sync.OnceValue(s.probe)
+	return s
+}
+
+// Status returns how far commands can be confined. The first call tries it out,
+// which takes some milliseconds.
+func (s *Sandbox) Status() Status { return s.detect() }
+
+// Places returns the private directories as commands know them, and where they are,
+// for file tools to know them likewise.
+func (s *Sandbox) Places(p Private) map[string]string {
+	if s.Status().Level != Full {
+		return map[string]string{p.Home: p.Home, p.Tmp: p.Tmp}
+	}
+	return map[string]string{insideHome: p.Home, insideTmp: p.Tmp}
+}
+
+// Job is what is known of the commands of one round.
+type Job struct {
+	Policy  sandbox.Policy
+	Private Private
+	// Links are symbolic links by which what is granted is known, too.
+	Links map[string]string
+	// Env are variables that commands get, whatever else is set.
+	Env map[string]string
+	// Checkouts looks for what git obeys in what is granted. It is called once, when
+	// the first command runs.
+	Checkouts func() Extras
+}
+
+// RefusalError says why a command is not run at all.
+type RefusalError struct {
+	Why, Do string
+}
+
+func (e *RefusalError) Error() string {
+	s := "commands are refused here: " + e.Why
+	if e.Do != "" {
+		s += "; " + e.Do
+	}
+	return s
+}
+
+// Confine returns what command.Command wants, for the commands of one round.
+func (s *Sandbox) Confine(j Job) func(*exec.Cmd) (*command.Confinement, error) {
+	extras := sync.OnceValue(func() Extras {
+		if j.Checkouts == nil {
+			return Extras{}
+		}
+		return j.Checkouts()
+	})
+	return func(cmd *exec.Cmd) (*command.Confinement, error) {
+		status := s.Status()
+		if status.Level == None {
+			return nil, &RefusalError{status.Why, status.Do}
+		}
+		ex := extras()
+		l, err := s.Layout(j, ex)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range l.Placeholders {
+			if err := os.MkdirAll(p, 0o755); err != nil {
+				return nil, fmt.Errorf("make %s, so that it can be protected: %w", p, err)
+			}
+		}
+		return s.start(cmd, j, l, ex)
+	}
+}
+
+// Layout returns what commands of a round find at the level that is in force.
+func (s *Sandbox) Layout(j Job, ex Extras) (Layout, error) {
+	l, err := NewLayout(j.Policy, j.Private, ex, look)
+	if err != nil {
+		return l, err
+	}
+	if s.Status().Level == Full {
+		return l, nil
+	}
+	// Without a root of its own everything is where it is.
+	for i, m := range l.Mounts {
+		l.Mounts[i].Path, l.Mounts[i].From = m.Source(), ""
+	}
+	l.Tmp = j.Private.Tmp
+	if s.Status().Level == Landlock {
+		for _, m := range l.Mounts {
+			if m.How == Keep || m.How == Hide {
+				return l, &RefusalError{
+					fmt.Sprintf("%s has to be kept from them although it lies in what is granted, and without user namespaces that cannot be done", m.Path),
+					s.Status().Do,
+				}
+			}
+		}
+	}
+	return l, nil
+}
+
+func look(path string) Kind {
+	fi, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return Missing
+	case fi.IsDir():
+		return Directory
+	}
+	return File
+}
+
+// environ returns base with the variables of a command's private directories, and
+// makes the directories below HOME that programs expect.
+func (j Job) environ(base []string, c Config, level Level, l Layout, proxyPort int) []string {
+	home, cache := insideHome, insideCache
+	if level != Full {
+		home, cache = j.Private.Home, j.Private.Cache
+	}
+	set := map[string]string{
+		"HOME": home, "TMPDIR": l.Tmp,
+		"XDG_CONFIG_HOME": filepath.Join(home, ".config"), "XDG_CACHE_HOME": filepath.Join(home, ".cache"),
+		"XDG_DATA_HOME": filepath.Join(home, ".local/share"), "XDG_STATE_HOME": filepath.Join(home, ".local/state"),
+		"XDG_RUNTIME_DIR": filepath.Join(home, ".run"),
+	}
+	given := map[string]bool{}
+	for _, kv := range base {
+		name, value, _ := strings.Cut(kv, "=")
+		given[name] = true
+		if _, ok := set[name]; !ok {
+			set[name] = value
+		}
+	}
+	// What the configuration passes on says more than what is good in general.
+	for name, value := range caches(cache) {
+		if !given[name] {
+			set[name] = value
+		}
+	}
+	for name, value := range j.Env {
+		if !given[name] {
+			set[name] = value
+		}
+	}
+	if c.Network == NetworkProxy {
+		maps.Copy(set, proxyEnv(proxyPort, c.NoProxy))
+	}
+	env := make([]string, 0, len(set))
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		env = append(env, name+"="+set[name])
+	}
+	return env
+}
+
+// proxyEnv tells programs of the proxy, in the spellings that they look for.
+func proxyEnv(port int, direct []string) map[string]string {
+	url, none := fmt.Sprintf("http://127.0.0.1:%d", port), strings.Join(direct, ",")
+	return map[string]string{
+		"HTTP_PROXY": url, "http_proxy": url, "HTTPS_PROXY": url, "https_proxy": url, "NO_PROXY": none, "no_proxy": none,
+		"NODE_USE_ENV_PROXY": "1",
+	}
+}
+
+// caches tells build tools where to keep what they download and build.
+func caches(dir string) map[string]string {
+	at := func(name string) string { return filepath.Join(dir, name) }
+	return map[string]string{
+		"GOCACHE": at("go-build"), "GOPATH": at("go"), "GOMODCACHE": at("go/pkg/mod"), "GOFLAGS": "-modcacherw",
+		"npm_config_cache": at("npm"), "YARN_CACHE_FOLDER": at("yarn"), "PIP_CACHE_DIR": at("pip"), "UV_CACHE_DIR": at("uv"),
+		"CCACHE_DIR": at("ccache"), "DENO_DIR": at("deno"),
+	}
+}
+
+// patience is how long the helper may take to say something that is due.
+const patience = 10 * time.Second

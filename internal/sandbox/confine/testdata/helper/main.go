@@ -1,0 +1,16 @@
+// Command helper is the helper alone, for tests, whose own program may be built
+// with cgo, as the race detector needs it, and could not drop the capabilities of
+// all its threads.
+package main
+
+import (
+	"os"
+
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
+)
+
+func main() {
+	if confine.IsHelper(os.Args) {
+		os.Exit(confine.RunHelper())
+	}
+}
