@@ -109,7 +109,7 @@ const (
 	longWait = 60 * time.Second
 	// maxCrashes ends a round that crashed the daemon this often without progress.
 	maxCrashes = 5
-	// snapshotEvery is how much a journal grows between full records.
+	// snapshotEvery is how much a journal grows at least between full records.
 	snapshotEvery = 256 << 10
 )
 
