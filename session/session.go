@@ -169,7 +169,9 @@ type Session struct {
 	// statusDue is when status.json is to be written, lookDue when to look again.
 	statusDue, lookDue time.Time
 	lookPause          time.Duration
-	timer              *time.Timer
+	// timer fires at armed.
+	timer *time.Timer
+	armed time.Time
 }
 
 // arrival is what opens a session or a round: an input that was read whole, or the
@@ -232,7 +234,7 @@ func (s *Session) Grant(ticket uint64) {
 // cannot be read is none: the Memo says so, and so does status.json.
 func (s *Session) Run(ctx context.Context) (*Memo, error) {
 	defer s.release()
-	s.timer = time.NewTimer(time.Hour)
+	s.timer, s.armed = time.NewTimer(time.Hour), time.Now().Add(time.Hour)
 	defer s.timer.Stop()
 	err := s.begin(ctx)
 	s.rest()
@@ -288,6 +290,7 @@ func (s *Session) next(ctx context.Context) error {
 	case out := <-s.outcomes():
 		err = s.runnerReturned(ctx, out)
 	case <-s.timer.C:
+		s.armed = time.Time{}
 		err = s.tick(ctx, time.Now())
 	}
 	return s.heed(err)
@@ -394,7 +397,9 @@ func (s *Session) leave() {
 	}
 }
 
-// arm sets the timer to the next thing that is due.
+// arm sets the timer to the next thing that is due. One that would fire before that
+// is left as it is: to tick in vain costs less than to set it for every event of a
+// round, which also wakes a thread of the runtime.
 func (s *Session) arm() {
 	now := time.Now()
 	next := now.Add(24 * time.Hour)
@@ -421,7 +426,10 @@ func (s *Session) arm() {
 	if s.phase == Awaiting {
 		sooner(s.deadline())
 	}
-	s.timer.Reset(next.Sub(now))
+	if s.armed.IsZero() || next.Before(s.armed) {
+		s.armed = next
+		s.timer.Reset(next.Sub(now))
+	}
 }
 
 // tick does what is due.
