@@ -109,7 +109,7 @@ const (
 	longWait = 60 * time.Second
 	// maxCrashes ends a round that crashed the daemon this often without progress.
 	maxCrashes = 5
-	// snapshotEvery is how much a journal grows between full records.
+	// snapshotEvery is how much a journal grows at least between full records.
 	snapshotEvery = 256 << 10
 )
 
@@ -169,7 +169,9 @@ type Session struct {
 	// statusDue is when status.json is to be written, lookDue when to look again.
 	statusDue, lookDue time.Time
 	lookPause          time.Duration
-	timer              *time.Timer
+	// timer fires at armed.
+	timer *time.Timer
+	armed time.Time
 }
 
 // arrival is what opens a session or a round: an input that was read whole, or the
@@ -232,7 +234,7 @@ func (s *Session) Grant(ticket uint64) {
 // cannot be read is none: the Memo says so, and so does status.json.
 func (s *Session) Run(ctx context.Context) (*Memo, error) {
 	defer s.release()
-	s.timer = time.NewTimer(time.Hour)
+	s.timer, s.armed = time.NewTimer(time.Hour), time.Now().Add(time.Hour)
 	defer s.timer.Stop()
 	err := s.begin(ctx)
 	s.rest()
@@ -288,6 +290,7 @@ func (s *Session) next(ctx context.Context) error {
 	case out := <-s.outcomes():
 		err = s.runnerReturned(ctx, out)
 	case <-s.timer.C:
+		s.armed = time.Time{}
 		err = s.tick(ctx, time.Now())
 	}
 	return s.heed(err)

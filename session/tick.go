@@ -5,7 +5,9 @@ import (
 	"time"
 )
 
-// arm sets the timer to the next thing that is due.
+// arm sets the timer to the next thing that is due. One that would fire before that
+// is left as it is: to tick in vain costs less than to set it for every event of a
+// round, which also wakes a thread of the runtime.
 func (s *Session) arm() {
 	now := time.Now()
 	next := now.Add(24 * time.Hour)
@@ -32,7 +34,10 @@ func (s *Session) arm() {
 	if s.phase == Awaiting {
 		sooner(s.deadline())
 	}
-	s.timer.Reset(next.Sub(now))
+	if s.armed.IsZero() || next.Before(s.armed) {
+		s.armed = next
+		s.timer.Reset(next.Sub(now))
+	}
 }
 
 // tick does what is due.
