@@ -216,6 +216,12 @@ func (s *Session) take(ctx context.Context, dir *taskdir.Dir, name string) error
 		return nil
 	}
 	p, err := dir.Take(name, s.nextSeq)
+	// What stands there under the daemon's next name somebody else has made: an
+	// agent that would keep messages out.
+	for tries := 0; errors.Is(err, fs.ErrExist) && tries < 1000; tries++ {
+		s.nextSeq++
+		p, err = dir.Take(name, s.nextSeq)
+	}
 	var busy taskdir.ErrNotWhole
 	switch {
 	case errors.As(err, &busy):

@@ -39,6 +39,7 @@ func layers() []row {
 		{pkg: "internal/taskdir", may: []string{"internal/round", "internal/atomicfile"}, why: "it knows the protocol's files and not what they lead to"},
 		{pkg: "internal/journal", may: []string{"internal/atomicfile"}, why: "a log of records, whatever they say"},
 		{pkg: "internal/round", may: []string{"internal/llm"}, why: "vocabulary, for all who run, record or show a round"},
+		{pkg: "internal/attack", tests: []string{"internal/taskdir", "internal/llm/llmtest"}, why: "it attacks the built program, and knows it from outside"},
 		{pkg: "internal/sandbox/confine", may: []string{"internal/sandbox", "internal/sandbox/command"},
 			why: "it carries out what a policy says, and decides nothing"},
 		{pkg: "internal/sandbox/netproxy", why: leaf},
