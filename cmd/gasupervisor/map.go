@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
