@@ -76,6 +76,9 @@ type Config struct {
 	// that are ahead before all others.
 	Ask   func(task string, ticket uint64, ahead bool)
 	Leave func(task string, ticket uint64)
+	// Admit, when set, is asked before a session's first round lines up, but not for
+	// subagents. It returns 0, or after what time to ask again.
+	Admit func(task string) (wait time.Duration)
 	// Children is how sessions reach their subagents.
 	Children Children
 	// Settled, when set, is told once in each Session.Run that the first look is over.
@@ -166,9 +169,10 @@ type Session struct {
 	// looked says that the first look of this process is behind us, settled that it
 	// does not count as one in progress any more.
 	looked, settled bool
-	// statusDue is when status.json is to be written, lookDue when to look again.
-	statusDue, lookDue time.Time
-	lookPause          time.Duration
+	// statusDue is when status.json is to be written, lookDue when to look again,
+	// admitDue when to ask again whether the session may start.
+	statusDue, lookDue, admitDue time.Time
+	lookPause                    time.Duration
 	// timer fires at armed.
 	timer *time.Timer
 	armed time.Time
@@ -360,9 +364,9 @@ func (s *Session) do(ctx context.Context, a Action) error {
 	case OpenRound:
 		return s.openRound(ctx)
 	case Enqueue:
-		s.ask(s.st.inFirstRound())
-		s.statusDue = time.Now().Add(flushEvery)
+		s.enqueue(time.Now())
 	case LeaveQueue, FreePlace:
+		s.admitDue = time.Time{}
 		s.leave()
 	case StartRunner:
 		return s.startRound(ctx)
