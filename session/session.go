@@ -44,6 +44,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 	"github.com/gasupervisor/gasupervisor/internal/journal"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
@@ -335,6 +336,9 @@ func (s *Session) log() *slog.Logger { return s.cfg.Log.With("task", s.task) }
 
 // at marks a point between two steps at which a crash must do no harm.
 func (s *Session) at(point string) {
+	if fault.Enabled {
+		fault.Point("session." + point)
+	}
 	if s.cfg.at != nil {
 		s.cfg.at(point)
 	}
