@@ -109,7 +109,7 @@ const (
 	longWait = 60 * time.Second
 	// maxCrashes ends a round that crashed the daemon this often without progress.
 	maxCrashes = 5
-	// snapshotEvery is how much a journal grows between full records.
+	// snapshotEvery is how much a journal grows at least between full records.
 	snapshotEvery = 256 << 10
 )
 
@@ -169,7 +169,9 @@ type Session struct {
 	// statusDue is when status.json is to be written, lookDue when to look again.
 	statusDue, lookDue time.Time
 	lookPause          time.Duration
-	timer              *time.Timer
+	// timer fires at armed.
+	timer *time.Timer
+	armed time.Time
 }
 
 // arrival is what opens a session or a round: an input that was read whole, or the
@@ -232,7 +234,7 @@ func (s *Session) Grant(ticket uint64) {
 // cannot be read is none: the Memo says so, and so does status.json.
 func (s *Session) Run(ctx context.Context) (*Memo, error) {
 	defer s.release()
-	s.timer = time.NewTimer(time.Hour)
+	s.timer, s.armed = time.NewTimer(time.Hour), time.Now().Add(time.Hour)
 	defer s.timer.Stop()
 	err := s.begin(ctx)
 	s.rest()
@@ -288,6 +290,7 @@ func (s *Session) next(ctx context.Context) error {
 	case out := <-s.outcomes():
 		err = s.runnerReturned(ctx, out)
 	case <-s.timer.C:
+		s.armed = time.Time{}
 		err = s.tick(ctx, time.Now())
 	}
 	return s.heed(err)
@@ -394,73 +397,6 @@ func (s *Session) leave() {
 	}
 }
 
-// arm sets the timer to the next thing that is due.
-func (s *Session) arm() {
-	now := time.Now()
-	next := now.Add(24 * time.Hour)
-	sooner := func(t time.Time) {
-		if !t.IsZero() && t.Before(next) {
-			next = t
-		}
-	}
-	for _, p := range s.pending {
-		sooner(p.retryAt)
-	}
-	for i := range s.drops {
-		sooner(s.drops[i].at)
-	}
-	for _, u := range s.unsaid {
-		sooner(u.due)
-	}
-	sooner(s.statusDue)
-	sooner(s.lookDue)
-	if s.run != nil {
-		sooner(s.run.flushDue)
-		sooner(s.run.filesDue)
-	}
-	if s.phase == Awaiting {
-		sooner(s.deadline())
-	}
-	s.timer.Reset(next.Sub(now))
-}
-
-// tick does what is due.
-func (s *Session) tick(ctx context.Context, now time.Time) error {
-	s.dropTaken(now)
-	if err := s.retryPending(ctx, now); err != nil {
-		return err
-	}
-	if due(s.lookDue, now) {
-		s.lookDue = time.Time{}
-		if err := s.look(ctx); err != nil {
-			return err
-		}
-	}
-	if r := s.run; r != nil {
-		if due(r.flushDue, now) {
-			s.flush()
-		}
-		if due(r.filesDue, now) {
-			r.filesDue = time.Time{}
-			if err := s.startRound(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	if due(s.statusDue, now) {
-		if err := s.showStatus(ctx); err != nil {
-			return err
-		}
-	}
-	s.saySoon(now)
-	if s.phase == Awaiting && due(s.deadline(), now) {
-		return s.timeOut(ctx)
-	}
-	return nil
-}
-
-func due(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
-
 // known is what is known of the session, whether it is loaded or not.
 func (s *Session) known() Memo {
 	switch {
@@ -495,27 +431,6 @@ func (s *Session) deadline() time.Time {
 }
 
 func (s *Session) place() place { return placeOf(s.cfg.StateDir, s.task) }
-
-// timeOut ends a session that nobody replied to. Thousands may have waited for the
-// same moment.
-func (s *Session) timeOut(ctx context.Context) error {
-	if s.cfg.Ending != nil {
-		select {
-		case s.cfg.Ending <- struct{}{}:
-			defer func() { <-s.cfg.Ending }()
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	if len(s.looks) > 0 {
-		// A reply that came in the last moment counts.
-		<-s.looks
-		if err := s.look(ctx); err != nil || s.phase != Awaiting {
-			return err
-		}
-	}
-	return s.happen(ctx, DeadlinePassed)
-}
 
 // unload forgets what waiting does not need.
 func (s *Session) unload() {

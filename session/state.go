@@ -91,8 +91,9 @@ type state struct {
 	// Updated is the time of the last record.
 	Updated time.Time `json:"updated"`
 
-	// from is the offset of the last snapshot, or of the first record.
-	from int64
+	// from is the offset of the last snapshot, or of the first record; full is the
+	// snapshot's size, 0 where it was not written by this process.
+	from, full int64
 }
 
 // noteReply is a reply that was taken while a round was open: it opens the next one.
