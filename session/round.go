@@ -31,7 +31,7 @@ type running struct {
 	returned chan round.Outcome
 	spawns   chan spawnRequest
 	ended    chan spawnEnd
-	// gone is closed when nobody serves the runner any more.
+	// gone is closed when nobody serves the runner, or what it left behind, any more.
 	gone chan struct{}
 
 	// jobs counts subagents that are waited for; regains are those done with that
@@ -283,7 +283,7 @@ func (s *Session) startRunner(dir *taskdir.Dir) {
 	}
 	if st.Depth < s.cfg.Children.MaxDepth {
 		r.spawns, r.ended = make(chan spawnRequest), make(chan spawnEnd)
-		in.Spawn = s.spawner(r)
+		in.Spawn = s.spawner(ctx, r)
 	}
 	if st.inFirstRound() {
 		in.Reserve = s.parentsBudget()
@@ -316,10 +316,11 @@ func (s *Session) runnerReturned(ctx context.Context, out round.Outcome) error {
 	r := s.run
 	if r.live() {
 		r.cancel(nil)
+		close(r.gone)
 		s.regained()
 		r.over()
-		s.stopChildren()
 	}
+	s.stopChildren()
 	if ctx.Err() != nil && out.Reason == round.Interrupted {
 		return nil // by the daemon's stop, and it goes on after that
 	}
