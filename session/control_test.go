@@ -264,6 +264,21 @@ func TestStopAndInputWhileTheRoundIsOnItsWayOut(t *testing.T) {
 		d.until("session 2", func() bool { return d.status("a").Session == 2 })
 		d.markers("a", "old/1/output.txt", "output.txt")
 	})
+	t.Run("a second stop while stopping", func(t *testing.T) {
+		r := newLateLeaver()
+		d := newDesk(t, r)
+		d.put("a", "input.txt", "one")
+		d.start("a", nil)
+		<-r.began
+		d.put("a", "_stop", "")
+		<-r.cancelled
+		d.put("a", "_stop", "")
+		d.gone("a", "_stop")
+		close(r.leave)
+		d.ended("a", "output.txt")
+		d.hasReceipt("a", "_stop: "+outcomeStopped+"\n_stop: "+outcomeStopped)
+		d.state("a", taskdir.AwaitingReply, round.Stopped)
+	})
 	t.Run("a third input while replacing", func(t *testing.T) {
 		r := newLateLeaver()
 		d := newDesk(t, r)

@@ -314,7 +314,7 @@ func (s *Session) resumeRecorded(ctx context.Context) error {
 	if s.st == nil {
 		return nil
 	}
-	if s.st.Stop != 0 {
+	if s.st.Stop {
 		if err := s.happen(ctx, StopArrived); err != nil || s.st == nil {
 			return err
 		}
