@@ -243,6 +243,7 @@ func (s *Session) closeUnrun(ctx context.Context) error {
 	if err := s.load(); err != nil {
 		return err
 	}
+	s.stopChildren()
 	s.run = &running{outcome: round.Outcome{Reason: round.Stopped}, resumed: s.st.Began}
 	return s.closeRound(ctx)
 }
@@ -258,6 +259,9 @@ func (s *Session) setAside(ctx context.Context) error {
 		if err := s.load(); err != nil {
 			return err
 		}
+	}
+	if s.run == nil {
+		s.stopChildren()
 	}
 	if s.st == nil && s.memo == nil {
 		sight, err := dir.Look()
@@ -313,6 +317,9 @@ func (s *Session) closeAside(ctx context.Context) error {
 			return err
 		}
 		s.at("aside_closed")
+		if s.st.inFirstRound() {
+			s.cfg.Children.Over(s.task)
+		}
 		s.event("state", map[string]any{"state": "ended", "session": s.st.Session, "round": s.st.Round, "reason": replaced.Reason})
 		s.log().Info("round ended", "session", s.st.Session, "round", s.st.Round, "reason", replaced.Reason)
 	}
@@ -416,6 +423,9 @@ func (s *Session) endSession(ctx context.Context, reason round.Reason) error {
 // the journal is kept where no later task of that name meets it.
 func (s *Session) endGone() error {
 	s.log().Info("task directory is gone, its session is over")
+	if s.known().Phase == Queued && s.load() == nil {
+		s.stopChildren()
+	}
 	s.run.close()
 	s.run = nil
 	s.closeFiles()

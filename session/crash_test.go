@@ -450,14 +450,14 @@ func TestCrashAtEveryPoint(t *testing.T) {
 	points := len(th.fuse.passed)
 	t.Logf("%d points", points)
 	step := 1
-	if testing.Short() {
-		step = 7
+	if testing.Short() || raceEnabled {
+		step = 5
 	}
 	for n := 1; n <= points; n += step {
 		t.Run(fmt.Sprint(n), func(t *testing.T) { playWithCrashes(t, n) })
 	}
 	// The process that puts things in order dies too, some points later.
-	for n := 1; n <= points; n += 2 * step {
+	for n := 1; n <= points; n += 4 * step {
 		t.Run(fmt.Sprint(n, " and soon after"), func(t *testing.T) { playWithCrashes(t, n, n+1+n/2%9) })
 	}
 }

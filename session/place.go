@@ -48,6 +48,19 @@ func (p place) freeOld(n int) int {
 	return n
 }
 
+// lastOld returns the highest number that a journal of an earlier session has, 0
+// where there is none.
+func (p place) lastOld() (last int) {
+	entries, _ := os.ReadDir(string(p))
+	for _, e := range entries {
+		var n int
+		if _, err := fmt.Sscanf(e.Name(), "session.%d.jsonl", &n); err == nil {
+			last = max(last, n)
+		}
+	}
+	return last
+}
+
 // discardNext removes what is left of a switch that did not come about.
 func (p place) discardNext() error {
 	if err := os.Remove(p.next()); err != nil && !errors.Is(err, fs.ErrNotExist) {

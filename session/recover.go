@@ -319,8 +319,16 @@ func (s *Session) resumeRecorded(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.st.childDone() {
+	switch {
+	case s.st.childDone():
 		return s.endChild(ctx)
+	case s.st.inFirstRound() && s.phase == Queued:
+		alone, err := s.unawaited()
+		if err != nil || !alone {
+			return err
+		}
+		s.log().Info("nobody waits for this subagent any more, it is stopped", "parent", s.st.Parent)
+		return s.happen(ctx, StopArrived)
 	}
 	if s.phase == Awaiting || s.phase == Ended {
 		_, err := s.openNoted(ctx)

@@ -91,8 +91,9 @@ type state struct {
 	// Updated is the time of the last record.
 	Updated time.Time `json:"updated"`
 
-	// from is the offset of the last snapshot, or of the first record.
-	from int64
+	// from is the offset of the last snapshot, or of the first record; full is the
+	// snapshot's size, 0 where it was not written by this process.
+	from, full int64
 }
 
 // noteReply is a reply that was taken while a round was open: it opens the next one.
@@ -312,6 +313,9 @@ func (s *state) close(r *record) {
 	c := r.Closed
 	s.Phase, s.Outcome, s.Reason, s.ClosedAt, s.Deadline = Awaiting, c, c.Reason, r.At, c.Deadline
 	s.Begun, s.Reserved = nil, llm.Amount{}
+	for i := range s.Children {
+		s.Children[i].Left = !s.Children[i].Done
+	}
 	if s.Stop != 0 {
 		outcome := outcomeStopped
 		if c.Reason != round.Stopped {
@@ -382,10 +386,10 @@ func (s *state) addChild(c childRecord) {
 	s.Children[i] = c
 }
 
-// openChildren names the subagents whose first round is not known to be over.
+// openChildren names the subagents that the open round waits for.
 func (s *state) openChildren() (names []string) {
 	for _, c := range s.Children {
-		if !c.Done {
+		if !c.Done && !c.Left {
 			names = append(names, c.Task)
 		}
 	}

@@ -156,7 +156,18 @@ func (s *Session) journalSize() int64 {
 // is held when it is called, or the record would not stand where apply is told.
 func (s *Session) snapshot(ctx context.Context) error {
 	whole := *s.st
-	return s.commit(ctx, &record{Snapshot: &whole})
+	if err := s.commit(ctx, &record{Snapshot: &whole}); err != nil {
+		return err
+	}
+	s.st.full = s.journalSize() - s.st.from
+	return nil
+}
+
+// snapshotDue reports whether the journal has grown enough since the last snapshot for
+// another one. A snapshot is as large as the conversation, so that a long one waits
+// for as much again: what snapshots take stays in proportion to the rest.
+func (s *Session) snapshotDue() bool {
+	return s.journalSize()-s.st.from-s.st.full > max(snapshotEvery, s.st.full)
 }
 
 // stopAnyway cancels the round for a _stop that cannot be taken, since the journal
