@@ -167,3 +167,22 @@ func TestPlantedLinksAreNotRead(t *testing.T) {
 		t.Errorf("result: %s", data)
 	}
 }
+
+// What is added to a context.json leaves the rest of it as it was written.
+func TestSettingsAreAdded(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"max_tokens": 12345678901234567890, "llm": "a"}`: "{\n  \"agent\": \"x\",\n  \"llm\": \"a\",\n  \"max_tokens\": 12345678901234567890\n}\n",
+		`null`: "{\n  \"agent\": \"x\"\n}\n",
+	} {
+		temp := t.TempDir()
+		if err := taskdir.WriteContext(temp, "a", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := addSettings(temp, "a", map[string]any{"agent": "x", "llm": "", "verbose": false}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := taskdir.ReadFile(temp, "a", taskdir.ContextFile); string(got) != want || err != nil {
+			t.Errorf("%s becomes %s, %v", text, got, err)
+		}
+	}
+}
