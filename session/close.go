@@ -62,8 +62,11 @@ func (s *Session) closeRound(ctx context.Context) error {
 	s.event("state", map[string]any{
 		"state": s.phase.Public(), "session": s.st.Session, "round": s.st.Round, "reason": end.Reason, "error": end.Error,
 	})
-	s.log().Info("round ended", "session", s.st.Session, "round", s.st.Round, "reason", end.Reason, "turns", s.st.Turn,
-		"took", time.Since(s.st.RoundStarted).Round(time.Millisecond))
+	took := time.Duration(0) // in the queue it has not begun
+	if !s.st.RoundStarted.IsZero() {
+		took = time.Since(s.st.RoundStarted).Round(time.Millisecond)
+	}
+	s.log().Info("round ended", "session", s.st.Session, "round", s.st.Round, "reason", end.Reason, "turns", s.st.Turn, "took", took)
 	u := &unsaid{round: s.st.Round, output: r.output, marker: true, history: true, status: true}
 	r.output = nil
 	s.say(u)

@@ -122,6 +122,9 @@ func (e *engine) Run(ctx context.Context) error {
 	defer e.accounts.Close()
 	e.sweep()
 	e.lib.writeRecord(e.lib.agents.Snapshot())
+	if err := e.root.SweepUnborn(); err != nil {
+		e.log.Warn("directories of subagents that never came to be cannot be removed", "err", err)
+	}
 	names, err := e.root.Names()
 	if err != nil {
 		return err

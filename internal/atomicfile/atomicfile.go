@@ -214,7 +214,7 @@ func sweep(d folder, before time.Time) error {
 	}
 	var first error
 	for _, e := range entries {
-		if !isTemp(e.Name()) || !e.Type().IsRegular() {
+		if !IsTemp(e.Name()) || !e.Type().IsRegular() {
 			continue
 		}
 		info, err := e.Info()
@@ -229,7 +229,9 @@ func sweep(d folder, before time.Time) error {
 	return first
 }
 
-func isTemp(name string) bool {
+// IsTemp reports whether a file of that name is one that is being written, or whose
+// writer has died.
+func IsTemp(name string) bool {
 	hex, ok := strings.CutPrefix(name, tempPrefix)
 	if !ok {
 		return false
