@@ -1,15 +1,12 @@
 package session
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 
 	"github.com/gasupervisor/gasupervisor/internal/history"
-	"github.com/gasupervisor/gasupervisor/internal/journal"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 )
 
@@ -23,17 +20,9 @@ const Latest = -1
 //
 // fs.ErrNotExist says that the task has no journal.
 func Conversation(stateDir, task string, round int) ([]llm.Message, error) {
-	path := filepath.Join(stateDir, journal.Place(task), journalName)
 	st := &state{}
 	found := false
-	_, err := journal.Read(path, 0, func(off int64, rec json.RawMessage) error {
-		var r record
-		if err := json.Unmarshal(rec, &r); err != nil {
-			return fmt.Errorf("read journal record at %d: %w", off, err)
-		}
-		if err := st.apply(&r, off); err != nil {
-			return err
-		}
+	_, err := replay(placeOf(stateDir, task).reading(), 0, st, func(r *record) error {
 		if r.Closed != nil && st.Round == round {
 			found = true
 			return errFound

@@ -7,189 +7,356 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/gasupervisor/gasupervisor/internal/history"
 	"github.com/gasupervisor/gasupervisor/internal/journal"
+	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
 
 // recover finds out where the task stood when the process before this one ended.
-func (s *Session) recover(ctx context.Context) error {
+func (s *Session) recover() error {
 	if s.memo != nil {
 		return nil
 	}
 	s.nextSeq = 1
-	memo, err := lastMemo(s.journalPath())
+	p := s.place()
+	memo, from, err := tail(p.current())
+	if errors.Is(err, fs.ErrNotExist) && exists(p.next()) {
+		// The process before ended between the two renames.
+		if err := p.finishSwitch(); err != nil {
+			return fmt.Errorf("open journal of task %q: %w", s.task, err)
+		}
+		memo, from, err = tail(p.current())
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err != nil:
+	case unreadable(err):
 		return s.damaged(err)
+	case err != nil:
+		return fmt.Errorf("task %q: %w", s.task, err)
 	}
 	if memo != nil {
 		s.memo, s.phase, s.nextSeq = memo, memo.Phase, memo.Seq+1
-		if memo.Phase == Awaiting {
-			if least := time.Now().Add(minimumWait); memo.Deadline.Before(least) {
-				memo.Deadline = least
-			}
+	} else {
+		// Something happened after the last rest: the whole state is needed.
+		if err := s.loadFrom(from); err != nil {
+			return err
 		}
-		return nil
+		if s.st == nil {
+			s.leftover = true
+			return nil
+		}
+		s.phase, s.nextSeq = s.st.Phase, s.st.Seq+1
+		s.reopened = s.phase == Queued
 	}
-	// Something happened after the last rest: the whole state is needed.
-	if err := s.load(ctx); err != nil {
-		return s.damaged(err)
+	if s.phase == Awaiting {
+		s.floor = time.Now().Add(minimumWait)
 	}
-	if s.st == nil {
-		return nil
-	}
-	s.phase, s.nextSeq = s.st.Phase, s.st.Seq+1
 	return nil
 }
 
-// lastMemo returns the memo of a journal whose last record has one, and nil for a
-// journal that has to be read whole.
-func lastMemo(path string) (*Memo, error) {
-	var memo *Memo
-	_, err := journal.ReadBack(path, func(_ int64, rec json.RawMessage) (bool, error) {
+// tail reads a journal from its end: the memo of its last record, where it has one,
+// else the offset from which it has to be read.
+func tail(path string) (memo *Memo, from int64, err error) {
+	last := true
+	_, err = journal.ReadBack(path, func(off int64, rec json.RawMessage) (bool, error) {
 		var r struct {
-			Memo *Memo `json:"memo"`
+			Memo     *Memo     `json:"memo"`
+			Snapshot *struct{} `json:"snapshot"`
 		}
 		if err := json.Unmarshal(rec, &r); err != nil {
-			return false, err
+			return false, fmt.Errorf("%w: record at byte %d: %v", errFormat, off, err)
 		}
-		memo = r.Memo
-		return false, nil
+		if last {
+			last, memo = false, r.Memo
+			if memo != nil {
+				return false, nil
+			}
+		}
+		switch {
+		case r.Snapshot != nil:
+			from = off
+			return false, nil
+		case r.Memo != nil:
+			from = r.Memo.From
+			return false, nil
+		}
+		return true, nil
 	})
-	return memo, err
+	return memo, from, err
+}
+
+// replay adds the records of a journal from an offset on to a state. each, when not
+// nil, is called after every record; its error ends the reading.
+func replay(path string, from int64, st *state, each func(*record) error) (n int, err error) {
+	_, err = journal.Read(path, from, func(off int64, rec json.RawMessage) error {
+		var r record
+		if err := json.Unmarshal(rec, &r); err != nil {
+			return fmt.Errorf("%w: record at byte %d: %v", errFormat, off, err)
+		}
+		if err := st.apply(&r, off); err != nil {
+			return fmt.Errorf("record at byte %d: %w", off, err)
+		}
+		n++
+		if each != nil {
+			return each(&r)
+		}
+		return nil
+	})
+	return n, err
+}
+
+// unreadable reports whether an error is about what a journal holds, and not about
+// the way to it.
+func unreadable(err error) bool {
+	var damage *journal.DamageError
+	return errors.As(err, &damage) || errors.Is(err, errFormat)
 }
 
 // load reads the journal into st, where it is not loaded.
-func (s *Session) load(ctx context.Context) error {
-	if s.st != nil {
+func (s *Session) load() error {
+	switch {
+	case s.st != nil:
 		return nil
+	case s.memo == nil:
+		return nil
+	case s.memo.Damaged != "":
+		return errDamaged
+	case s.memo.Adopted:
+		return s.adopt()
 	}
-	if s.memo != nil && s.memo.Adopted {
-		return s.adopt(ctx)
+	m := *s.memo
+	if err := s.loadFrom(m.From); err != nil {
+		return err
 	}
-	from := int64(0)
-	if s.memo != nil {
-		from = s.memo.From
+	if s.st == nil {
+		return s.damaged(fmt.Errorf("%w: it has lost its records", errFormat))
 	}
+	if m.Dir != s.st.Dir {
+		// Restored from a backup, or moved away and back.
+		return s.hold(&record{Moved: &m.Dir})
+	}
+	return nil
+}
+
+func (s *Session) loadFrom(from int64) error {
 	st := &state{}
-	n := 0
-	_, err := journal.Read(s.journalPath(), from, func(off int64, rec json.RawMessage) error {
-		var r record
-		if err := json.Unmarshal(rec, &r); err != nil {
-			return fmt.Errorf("read journal record at %d: %w", off, err)
-		}
-		n++
-		return st.apply(&r, off)
-	})
-	if err != nil {
-		return fmt.Errorf("read journal of task %q: %w", s.task, err)
+	n, err := replay(s.place().current(), from, st, nil)
+	switch {
+	case unreadable(err), errors.Is(err, fs.ErrNotExist):
+		return s.damaged(err)
+	case err != nil:
+		return fmt.Errorf("task %q: %w", s.task, err)
 	}
-	if n == 0 {
-		return nil
+	if n > 0 {
+		s.st, s.memo = st, nil
 	}
-	if s.memo != nil {
-		// What a restart or a restored directory changed since.
-		st.Deadline, st.Dir = s.memo.Deadline, s.memo.Dir
-	}
-	s.st = st
 	return nil
 }
 
 // adopt opens a journal for a session that another program ran, which a message
-// continues.
-func (s *Session) adopt(ctx context.Context) error {
+// continues. If that program left a history.json, it is the conversation.
+func (s *Session) adopt() error {
 	m := s.memo
-	s.st = &state{}
-	s.memo = nil
+	var conversation []llm.Message
+	if dir, err := s.openDir(); err == nil {
+		if c, err := dir.Read(dir.InPlace(taskdir.HistoryFile), time.Now()); err == nil {
+			if conversation, err = history.Import([]byte(c.Text)); err != nil {
+				s.log().Warn("history.json cannot be read; the session goes on without it", "err", err)
+			}
+		}
+	}
+	s.st, s.memo, s.fresh = &state{}, nil, true
 	return s.hold(&record{Opened: &openedRecord{
-		Version: formatVersion, Task: s.task, Session: m.Session, Dir: m.Dir, Input: m.Input, Rounds: m.Round + 1,
+		Version: formatVersion, Task: s.task, Session: m.Session, Dir: m.Dir, Input: m.Input, Rounds: m.Round + 1, History: conversation,
 	}})
 }
 
-// damaged ends a session whose journal cannot be read: the file stays as it is,
-// and status.json says what is wrong.
-func (s *Session) damaged(err error) error {
-	s.log.Error("journal cannot be read; it is left as it is", "path", s.journalPath(), "err", err)
-	dir, openErr := s.cfg.Root.Open(s.task)
-	if openErr != nil {
-		return err
+// errDamaged says that the journal cannot be read, and that all has been done about it.
+var errDamaged = errors.New("the journal cannot be read")
+
+// damaged ends a session whose journal cannot be read. The file stays as it is,
+// status.json says what is wrong, messages stay where they are. A new input.txt
+// begins a new session, whose switch keeps the damaged file beside it.
+func (s *Session) damaged(cause error) error {
+	s.log().Error("journal cannot be read; it is left as it is", "path", s.place().current(), "err", cause)
+	m := &Memo{Phase: Ended, Damaged: cause.Error(), Dir: s.known().Dir}
+	st := &state{}
+	// What comes before the damage tells which session it was.
+	if _, _ = replay(s.place().current(), 0, st, nil); st.Session > 0 {
+		m.Session, m.Round, m.Dir, m.Input, m.Seq = st.Session, st.Round, st.Dir, st.Input, st.Seq
 	}
-	defer dir.Close()
-	s.writeTrouble(dir, "journal", fmt.Sprintf(
-		"%v. The journal %s is left as it is; to start afresh move it away and write input.txt again", err, s.journalPath()))
-	return err
+	s.leave()
+	s.closeJournal()
+	s.st, s.held, s.memo, s.phase, s.statusDue, s.leftover = nil, nil, m, Ended, time.Time{}, false
+	s.Look() // There may be a new input.
+	s.nextSeq = max(s.nextSeq, m.Seq+1)
+	dir, err := s.openDir()
+	if err != nil {
+		return errDamaged
+	}
+	v, err := taskdir.ReadStatus(dir.Path())
+	if err != nil {
+		v = taskdir.NewStatus(s.task)
+	}
+	if m.Session == 0 {
+		m.Session, m.Dir = v.Session, dir.ID()
+		m.Input.fileMark = s.oldInput(dir)
+	}
+	v.Session = m.Session
+	s.writeTrouble(dir, v, "journal", fmt.Sprintf(
+		"%v. The journal %s is left as it is. To go on, restore it from a backup and restart the daemon; to start afresh write input.txt again, it is then kept beside the new one",
+		cause, s.place().current()))
+	return errDamaged
 }
 
-// writeTrouble says in status.json why a task has no session.
-func (s *Session) writeTrouble(dir *taskdir.Dir, kind, message string) {
-	v := taskdir.NewStatus(s.task)
+// oldInput returns the mark of an input.txt that is older than the journal's last
+// change: it is not what came after the damage.
+func (s *Session) oldInput(dir *taskdir.Dir) fileMark {
+	sight, err := dir.Look()
+	if err != nil || sight.Input == nil {
+		return fileMark{}
+	}
+	fi, err := os.Stat(s.place().current())
+	if err == nil && sight.Input.Mtime.After(fi.ModTime()) {
+		return fileMark{}
+	}
+	return markOf(*sight.Input, "")
+}
+
+// writeTrouble says in status.json why a task has no session, once.
+func (s *Session) writeTrouble(dir *taskdir.Dir, v *taskdir.Status, kind, message string) {
+	if v.State == taskdir.Ended && v.Error != nil && v.Error.Kind == kind && v.Error.Message == message {
+		return
+	}
 	v.State, v.Reason, v.UpdatedAt = taskdir.Ended, taskdir.Text(round.Failed), taskdir.Time{Time: time.Now()}
 	v.Error = &round.Failure{Kind: kind, Message: message}
+	v.ReplyDeadline = taskdir.Time{}
 	if err := dir.WriteStatus(v, true); err != nil {
-		s.log.Error("status.json cannot be written", "err", err)
+		s.log().Error("status.json cannot be written", "err", err)
 	}
 }
 
 // firstLook is the first look of this process: what the process before it left
-// half done is completed. done means that this look is over.
-func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir.Sight) (done bool, err error) {
-	if s.phase == Idle && s.st == nil && s.memo == nil {
-		return false, s.firstSight(dir, sight)
-	}
-	if s.st != nil && s.st.Aside > 0 {
-		// A new input had begun to replace this session.
-		if _, err := dir.Archive(s.st.Aside); err != nil {
-			return false, fmt.Errorf("set the earlier session of task %q aside: %w", s.task, err)
-		}
-		if err := dir.MarkArchived(s.st.Aside); err != nil {
-			return false, fmt.Errorf("set the earlier session of task %q aside: %w", s.task, err)
-		}
-		s.phase = Ended
-	}
+// half done is completed. later says that messages which were taken are left until
+// the input has been looked at, which may begin the session that they are for.
+func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir.Sight) (later bool, err error) {
 	for _, t := range sight.Taken {
 		s.nextSeq = max(s.nextSeq, t.Seq+1)
 	}
-	if len(sight.Taken) > 0 || sight.Reply != nil || sight.Intervene != nil || sight.KeyInfo != nil || sight.Stop != nil {
-		// A file that was acted on may have come back; the receipts know it.
-		if err := s.load(ctx); err != nil {
-			return false, err
+	if s.phase == Idle {
+		if err := s.firstSight(dir, sight); err != nil || s.phase == Idle {
+			return true, err
 		}
 	}
-	for _, t := range sight.Taken {
-		p := &pending{p: dir.Resume(t), file: t.Name, seq: t.Seq}
-		if err := s.tryPending(ctx, dir, p); err != nil {
+	if s.damagedBy() != "" || s.memo != nil && s.memo.Adopted {
+		return false, nil
+	}
+	if s.st != nil && s.st.Aside > 0 {
+		// A new input had begun to replace this session, and is still to be read.
+		if err := s.setAside(ctx); err != nil {
 			return false, err
 		}
+		s.phase = Ended
+		s.unload()
+		return true, nil
 	}
-	if s.st != nil && (s.phase == Awaiting || s.phase == Ended) {
-		// A commit may have been cut between a message and the round that it opens.
-		if opened, err := s.openNoted(ctx); opened || err != nil {
-			return false, err
-		}
+	if err := s.repair(dir, sight); err != nil {
+		return false, err
 	}
-	switch s.phase {
-	case Queued:
-		// A round was open. A newer input ends it before it costs anything.
+	if err := s.resumeTaken(ctx, dir, sight.Taken); err != nil {
+		return false, err
+	}
+	if err := s.resumeRecorded(ctx); err != nil {
+		return false, err
+	}
+	if s.phase == Queued && !s.asked {
+		// A newer input ends the round before it costs anything.
 		if err := s.lookAtInput(ctx, dir, sight.Input); err != nil {
 			return false, err
 		}
 		if s.phase == Queued && !s.asked {
 			return false, s.do(ctx, Enqueue)
 		}
-	case Awaiting:
-		return false, s.repair(ctx, dir, sight)
+	}
+	if s.phase == Awaiting || s.phase == Ended {
+		s.unload()
 	}
 	return false, nil
 }
 
-// firstSight adopts a directory that another program has finished with.
+// resumeTaken goes on with messages that were taken and not deleted: those that the
+// journal knows have only that before them, or an addition.
+func (s *Session) resumeTaken(ctx context.Context, dir *taskdir.Dir, taken []taskdir.TakenFile) error {
+	for _, t := range taken {
+		if err := s.load(); err != nil {
+			return err
+		}
+		p := &pending{p: dir.Resume(t), file: t.Name, seq: t.Seq}
+		if fp, known := s.st.read(t); known {
+			s.dropLater(p, fp)
+			continue
+		}
+		if err := s.tryPending(ctx, dir, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resumeRecorded acts on messages that the journal has, and what follows from them
+// not: a crash keeps the first records of a commit at most.
+func (s *Session) resumeRecorded(ctx context.Context) error {
+	if s.st == nil {
+		return nil
+	}
+	if s.st.Stop != 0 {
+		if err := s.happen(ctx, StopArrived); err != nil || s.st == nil {
+			return err
+		}
+	}
+	switch {
+	case s.st.childDone():
+		return s.endChild(ctx)
+	case s.st.inFirstRound() && s.phase == Queued:
+		alone, err := s.unawaited()
+		if err != nil || !alone {
+			return err
+		}
+		s.log().Info("nobody waits for this subagent any more, it is stopped", "parent", s.st.Parent)
+		return s.happen(ctx, StopArrived)
+	}
+	if s.phase == Awaiting || s.phase == Ended {
+		_, err := s.openNoted(ctx)
+		return err
+	}
+	return nil
+}
+
+// firstSight looks at a directory whose task has no session that is known of: one
+// that has come back, one that another program has finished with, or a new one.
 func (s *Session) firstSight(dir *taskdir.Dir, sight taskdir.Sight) error {
+	switch {
+	case sight.HasStatus && !s.leftover:
+		back, err := s.place().restore()
+		if err != nil {
+			return fmt.Errorf("task %q: %w", s.task, err)
+		}
+		if back {
+			s.log().Info("task directory has come back, and so does its session")
+			if err := s.recover(); err != nil || s.phase == Idle {
+				return err
+			}
+			_, err := s.otherDirectory(context.Background(), dir, sight)
+			return err
+		}
+	case s.leftover && (sight.HasStatus || sight.LastOutput != nil && sight.LastOutput.Size > 0):
+		return s.damaged(fmt.Errorf("%w: it holds no record, and the task has run", errFormat))
+	}
 	if sight.Input == nil || sight.Outputs == 0 {
 		return nil
 	}
@@ -200,50 +367,47 @@ func (s *Session) firstSight(dir *taskdir.Dir, sight taskdir.Sight) error {
 	s.phase = Ended
 	s.memo = &Memo{
 		Session: 1, Round: sight.Outputs - 1, Phase: Ended, Dir: dir.ID(), Adopted: true,
-		Input: inputMark{fileMark{Size: sight.Input.Size, Mtime: sight.Input.Mtime.UnixNano()}, fileTime()},
+		Input: inputMark{markOf(*sight.Input, ""), fileTime()},
 	}
-	s.nextSeq = 1
 	return nil
 }
 
 // repair makes the files of a round that was over say so: the process before may
-// have died between the journal and the marker.
-func (s *Session) repair(ctx context.Context, dir *taskdir.Dir, sight taskdir.Sight) error {
-	finished, err := dir.Finished(s.memoRound())
+// have died between the journal and the marker, or the disk have been full.
+func (s *Session) repair(dir *taskdir.Dir, sight taskdir.Sight) error {
+	n := s.known().Round
+	open := s.phase == Queued
+	if open {
+		n-- // The one before is over, if there is one.
+	}
+	if n < 0 {
+		return nil
+	}
+	finished, err := dir.Finished(n)
 	if err != nil {
 		return fmt.Errorf("check output of task %q: %w", s.task, err)
 	}
-	if finished && sight.HasStatus {
+	u := &unsaid{round: n, marker: !finished}
+	if !open {
+		u.history = !finished
+		u.status = !finished || !sight.HasStatus || !s.saidRight(dir)
+	}
+	if !u.marker && !u.status {
 		return nil
 	}
-	if err := s.load(ctx); err != nil {
+	if err := s.load(); err != nil {
 		return err
 	}
-	if _, err := s.holdDir(); err != nil {
-		return err
-	}
-	s.run = &running{}
-	if !finished {
-		if err := s.openOutput(s.dir, true); err != nil {
-			return err
-		}
-		if s.st.Outcome != nil {
-			s.showOutcome(*s.st.Outcome)
-		}
-	}
-	s.writeHistory()
-	s.writeStatus(true)
-	s.endOutput()
-	s.run = nil
-	s.unload()
+	s.say(u)
+	s.at("repaired")
 	return nil
 }
 
-func (s *Session) memoRound() int {
-	if s.st != nil {
-		return s.st.Round
-	}
-	return s.memo.Round
+// saidRight reports whether status.json says how the session stands.
+func (s *Session) saidRight(dir *taskdir.Dir) bool {
+	v, err := taskdir.ReadStatus(dir.Path())
+	m := s.known()
+	return err == nil && v.Session == m.Session && v.Round == m.Round && v.State == taskdir.State(s.phase.Public())
 }
 
 // Abort ends the round of a session whose Run panicked, so that its supervisor
@@ -252,108 +416,43 @@ func (s *Session) memoRound() int {
 func (s *Session) Abort(cause error) (memo *Memo) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("panicked session cannot be ended; the next start tries again", "panic", p)
+			s.log().Error("panicked session cannot be ended; the next look tries again", "panic", p)
+			memo = nil
 		}
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	s.memo, s.held = nil, nil
 	defer s.release()
-	if err := s.load(ctx); err != nil || s.st == nil || s.st.Phase != Queued {
-		return nil
-	}
-	dir, err := s.holdDir()
-	if err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), lastWrite)
+	defer cancel()
+	s.memo, s.st, s.held, s.settled = nil, nil, nil, true
+	if err := s.recover(); err != nil || s.st == nil || s.st.Phase != Queued || s.st.Aside > 0 {
 		return nil
 	}
 	s.phase = Awaiting
-	s.run = &running{outcome: round.Outcome{Reason: round.Failed, Error: &round.Failure{Kind: "panic", Message: cause.Error()}}}
-	if err := s.openOutput(dir, true); err != nil {
-		return nil
+	s.run = &running{
+		resumed: s.st.Began,
+		outcome: round.Outcome{Reason: round.Failed, Error: &round.Failure{Kind: "panic", Message: cause.Error()}},
 	}
-	if err := s.closeRound(ctx); err != nil {
+	if err := s.closeRound(ctx); err != nil || !s.st.atRest() {
 		return nil
 	}
 	s.unload()
 	return s.memo
 }
 
+// lastWrite bounds how long a session that has to go tries to write to its journal.
+const lastWrite = time.Second
+
 // shutdown cuts a running round short so that the next start resumes it.
 func (s *Session) shutdown() error {
-	r := s.run
-	if r == nil || r.cancel == nil {
-		if r != nil && r.output != nil {
-			s.flush()
-			r.output.Close()
-		}
+	if s.run == nil {
 		return nil
 	}
-	r.cancel(round.ErrShutdown)
-	s.drain(r)
+	err := s.endRunner()
 	s.flush()
-	r.output.Close()
-	if r.events != nil {
-		r.events.Close()
+	if s.st == nil || s.st.Phase != Queued {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), lastWrite)
 	defer cancel()
-	s.run = nil
-	return s.commit(ctx, &record{Paused: &struct{}{}})
+	return errors.Join(err, s.commit(ctx, &record{Paused: &struct{}{}}))
 }
-
-// drain waits for a cancelled runner, and takes nothing more from it.
-func (s *Session) drain(r *running) {
-	for {
-		select {
-		case em := <-r.emitted:
-			em.done <- round.ErrShutdown
-		case req := <-r.inboxes:
-			req <- inboxReply{err: round.ErrShutdown}
-		case req := <-r.spawns:
-			req.reply <- spawnReply{err: round.ErrShutdown}
-		case end := <-r.ended:
-			close(end.regains)
-		case <-r.returned:
-			return
-		}
-	}
-}
-
-// Known returns the tasks that have a journal in the state directory, other than
-// those named: their directories may be gone. Journals that cannot be read are
-// reported beside the names.
-func Known(stateDir string, except []string) (names []string, err error) {
-	places := make(map[string]bool, len(except))
-	for _, name := range except {
-		places[journal.Place(name)] = true
-	}
-	entries, err := os.ReadDir(stateDir)
-	if err != nil {
-		return nil, fmt.Errorf("list journals: %w", err)
-	}
-	var errs []error
-	for _, e := range entries {
-		if !e.IsDir() || places[e.Name()] || e.Name() == ArchivedName {
-			continue
-		}
-		path := filepath.Join(stateDir, e.Name(), journalName)
-		var first record
-		_, err := journal.Read(path, 0, func(_ int64, rec json.RawMessage) error {
-			if err := json.Unmarshal(rec, &first); err != nil {
-				return err
-			}
-			return errFirst
-		})
-		switch {
-		case errors.Is(err, errFirst) && first.Opened != nil:
-			names = append(names, first.Opened.Task)
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil && !errors.Is(err, errFirst):
-			errs = append(errs, err)
-		}
-	}
-	return names, errors.Join(errs...)
-}
-
-// errFirst ends a reading after the first record.
-var errFirst = errors.New("first record read")

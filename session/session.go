@@ -16,24 +16,35 @@
 // therefore rely on what it says, and a daemon that starts again finds in the
 // journal whatever had been promised.
 //
+// Not everything is worth a sync of its own. What nothing rests on yet is applied
+// and held (Session.hold) until the next commit, or until a status is written
+// that shows it. A crash in between finds the file that it came from where it
+// was: input.txt in its place, a message under the name that it was taken to.
+//
 // # Waiting
 //
 // A waiting session holds a Memo and a goroutine, and neither conversation nor
-// open file; a message makes it read its journal again. An ended one holds
-// nothing: Run returns, and the caller keeps the Memo for the next look.
+// open file; a message makes it read its journal again. So does one that has
+// waited for its place for a moment. An ended one holds nothing: Run returns, and
+// the caller keeps the Memo for the next look.
+//
+// # Trouble
+//
+// A journal that cannot be written holds its session up, and nobody else: it is
+// tried again until it can, and nothing is acknowledged meanwhile. One that cannot
+// be read ends its session, which says so in status.json; it stays as it is, and a
+// later input.txt begins a new session beside it. What is only made from the
+// journal (status, history, marker) is written as soon as the disk takes it.
 package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"path/filepath"
-	"slices"
 	"time"
 
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 	"github.com/gasupervisor/gasupervisor/internal/journal"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
@@ -57,17 +68,35 @@ type Config struct {
 	Runner   Runner
 	// ReplyTimeout is how long a session waits for a reply.
 	ReplyTimeout time.Duration
+	// RunnerGrace is how long a runner that was told to end is waited for when the
+	// session has to go; 0 for as long as it takes.
+	RunnerGrace time.Duration
 	// Ask asks for a place to run a round in; Session.Grant answers with the same
 	// ticket. Leave takes the request back or gives the place back. Neither blocks
-	// for long, both may be called from any session's goroutine.
-	// Ask puts requests that are ahead before all others.
+	// for long, both may be called from any session's goroutine. Ask puts requests
+	// that are ahead before all others.
 	Ask   func(task string, ticket uint64, ahead bool)
 	Leave func(task string, ticket uint64)
+	// Admit, when set, is asked before a session's first round lines up, but not for
+	// subagents. It returns 0, or after what time to ask again.
+	Admit func(task string) (wait time.Duration)
 	// Children is how sessions reach their subagents.
 	Children Children
 	// Settled, when set, is told once in each Session.Run that the first look is over.
 	Settled func(task string)
-	Log     *slog.Logger
+	// Disk bounds how many sessions write to their journals at the same time, and
+	// Ending how many end for want of a reply: a goroutine that waits for the disk
+	// costs a thread. The capacity is the bound; nil for none.
+	Disk, Ending chan struct{}
+	Log          *slog.Logger
+	// Journal are options for all journals, with which tests let disks fail.
+	Journal []journal.Option
+
+	// at is called between the steps of what must survive a crash; tests end the
+	// session there.
+	at func(point string)
+	// keep overrides dropAfter where it is not 0.
+	keep time.Duration
 }
 
 const (
@@ -84,16 +113,15 @@ const (
 	longWait = 60 * time.Second
 	// maxCrashes ends a round that crashed the daemon this often without progress.
 	maxCrashes = 5
-	// snapshotEvery is how much a journal grows between full records.
+	// snapshotEvery is how much a journal grows at least between full records.
 	snapshotEvery = 256 << 10
 )
 
-// Session is one task's life. Its exported methods other than Run never block
-// and may be called from any goroutine.
+// Session is one task's life. Its exported methods other than Run and Abort never
+// block and may be called from any goroutine.
 type Session struct {
 	cfg  *Config
 	task string
-	log  *slog.Logger
 
 	looks  chan struct{}
 	grants chan uint64
@@ -102,14 +130,22 @@ type Session struct {
 	// The rest belongs to the goroutine of Run.
 
 	phase State
-	// memo is set while a session is known and st is not loaded.
+	// memo or st is what is known of the session, neither where there is none: st
+	// while something happens, memo while it waits.
 	memo *Memo
 	st   *state
 	j    *journal.Journal
+	// fresh says that the session has no journal yet; switching that its journal is
+	// begun beside that of the session before.
+	fresh, switching bool
+	// leftover says that there is a journal without a single record.
+	leftover bool
 	// held are records that wait for the next commit.
 	held []*record
 	dir  *taskdir.Dir
 	run  *running
+	// unsaid is what readers could not be told yet.
+	unsaid []*unsaid
 	// ticket numbers the requests for a place; asked says that one is out or granted.
 	ticket uint64
 	asked  bool
@@ -120,28 +156,35 @@ type Session struct {
 	// seenInput is the input.txt that was found to be nothing new.
 	seenInput fileMark
 	// arrived is what the happening in progress brought.
-	arrived arrival
+	arrived *arrival
 	refused map[string]bool
-	// started says that the first look of this process is behind us.
-	started bool
-	// statusDue is when status.json is to be written, lookDue when to look again.
-	statusDue, lookDue time.Time
-	timer              *time.Timer
+	// reopened says that the open round was found in the journal: another process may
+	// have run it.
+	reopened bool
+	// aside is the n of old/<n>/ where the session before has its files.
+	aside int
+	// floor is until when a reply is waited for at least.
+	floor time.Time
+	// lastOutput is when the newest output was written to, as the last look saw it.
+	lastOutput time.Time
+	// looked says that the first look of this process is behind us, settled that it
+	// does not count as one in progress any more.
+	looked, settled bool
+	// statusDue is when status.json is to be written, lookDue when to look again,
+	// admitDue when to ask again whether the session may start.
+	statusDue, lookDue, admitDue time.Time
+	lookPause                    time.Duration
+	// timer fires at armed.
+	timer *time.Timer
+	armed time.Time
 }
 
-// arrival is a message that was read whole.
+// arrival is what opens a session or a round: an input that was read whole, or the
+// number of a message that the journal knows.
 type arrival struct {
-	file string
-	seq  uint64
-	taskdir.Content
-}
-
-// drop is a taken file that has done its duty.
-type drop struct {
-	p    *taskdir.Pending
-	fp   taskdir.Fingerprint
-	file string
-	at   time.Time
+	file    string
+	seq     uint64
+	content taskdir.Content
 }
 
 // New makes the session of a task. memo is what an earlier Session.Run of this
@@ -149,13 +192,12 @@ type drop struct {
 func New(cfg *Config, task string, memo *Memo) *Session {
 	s := &Session{
 		cfg: cfg, task: task, memo: memo,
-		log:    cfg.Log.With("task", task),
 		looks:  make(chan struct{}, 1),
 		grants: make(chan uint64, 1),
 		stops:  make(chan struct{}, 1),
 	}
 	if memo != nil {
-		s.phase, s.nextSeq, s.started = memo.Phase, memo.Seq+1, true
+		s.phase, s.nextSeq, s.looked = memo.Phase, memo.Seq+1, true
 	}
 	return s
 }
@@ -189,69 +231,117 @@ func (s *Session) Grant(ticket uint64) {
 }
 
 // Run lives the session until there is nothing to wait for, or ctx ends. It
-// returns what to remember for the next look; nil where the task has no session.
+// returns what to remember for the next look; nil where the task has no session,
+// or where it has to be read from the journal again.
 //
 // When ctx ends a running round is cut short so that the next start resumes it.
-// An error is a journal that cannot be read or a directory that cannot be used;
-// it has been written to status.json as far as that was possible.
+// Any other error is of a kind that a later Run may not meet again. A journal that
+// cannot be read is none: the Memo says so, and so does status.json.
 func (s *Session) Run(ctx context.Context) (*Memo, error) {
 	defer s.release()
-	s.timer = time.NewTimer(time.Hour)
+	s.timer, s.armed = time.NewTimer(time.Hour), time.Now().Add(time.Hour)
 	defer s.timer.Stop()
-	if err := s.recover(ctx); err != nil {
-		return s.memo, err
+	err := s.begin(ctx)
+	s.rest()
+	s.settle()
+	for err == nil && !s.idle() && ctx.Err() == nil {
+		err = s.next(ctx)
+		s.rest()
 	}
-	if err := s.look(ctx); err != nil {
-		return s.memo, err
-	}
-	if s.cfg.Settled != nil {
-		s.cfg.Settled(s.task)
-	}
-	for !s.idle() {
-		s.arm()
-		var err error
-		select {
-		case <-ctx.Done():
-			return s.memo, s.shutdown()
-		case <-s.looks:
-			err = s.look(ctx)
-		case ticket := <-s.grants:
-			switch {
-			case !s.asked || ticket != s.ticket:
-			case s.run != nil && s.run.regains != nil:
-				s.regained()
-			default:
-				err = s.happen(ctx, PlaceGranted)
-			}
-		case <-s.stops:
-			if s.st != nil && s.st.Parent != "" && s.st.Round == 0 {
-				err = s.happen(ctx, StopArrived)
-			}
-		case r := <-s.spawnRequests():
-			child, err := s.spawn(ctx, r)
-			r.reply <- spawnReply{child, err}
-		case e := <-s.spawnEnds():
-			err = s.jobOver(e)
-		case em := <-s.emissions():
-			em.done <- s.emitted(ctx, em.event)
-		case req := <-s.inboxRequests():
-			notes, err := s.inbox(ctx)
-			req <- inboxReply{notes, err}
-		case out := <-s.outcomes():
-			err = s.runnerReturned(ctx, out)
-		case <-s.timer.C:
-			err = s.tick(ctx, time.Now())
-		}
-		if err != nil {
-			return s.memo, err
-		}
+	switch {
+	case ctx.Err() != nil:
+		return s.memo, errors.Join(err, s.shutdown())
+	case err != nil:
+		// What is in memory may be ahead of the journal.
+		return nil, err
 	}
 	return s.memo, nil
 }
 
+// begin finds out where the task stands, and looks at it.
+func (s *Session) begin(ctx context.Context) error {
+	if err := s.recover(); err != nil {
+		return s.heed(err)
+	}
+	return s.heed(s.look(ctx))
+}
+
+// next waits for something to happen and handles it.
+func (s *Session) next(ctx context.Context) error {
+	s.arm()
+	var err error
+	select {
+	case <-ctx.Done():
+	case <-s.looks:
+		err = s.look(ctx)
+	case ticket := <-s.grants:
+		switch {
+		case !s.asked || ticket != s.ticket:
+		case s.run != nil && s.run.regains != nil:
+			s.regained()
+		default:
+			err = s.happen(ctx, PlaceGranted)
+		}
+	case <-s.stops:
+		err = s.stopChild(ctx)
+	case req := <-s.spawnRequests():
+		s.serveSpawn(ctx, req)
+	case end := <-s.spawnEnds():
+		err = s.jobOver(end)
+	case em := <-s.emissions():
+		s.serve(ctx, em)
+	case req := <-s.inboxRequests():
+		s.serveInbox(ctx, req)
+	case out := <-s.outcomes():
+		err = s.runnerReturned(ctx, out)
+	case <-s.timer.C:
+		s.armed = time.Time{}
+		err = s.tick(ctx, time.Now())
+	}
+	return s.heed(err)
+}
+
+// heed takes errors that the session has dealt with already.
+func (s *Session) heed(err error) error {
+	if errors.Is(err, errDamaged) {
+		return nil
+	}
+	return err
+}
+
+// rest lets go of the directory while no round is at work there.
+func (s *Session) rest() {
+	if s.dir != nil && s.run == nil {
+		s.dir.Close()
+		s.dir = nil
+	}
+}
+
+// settle tells, once, that the first look is over or will take its time.
+func (s *Session) settle() {
+	if !s.settled && s.cfg.Settled != nil {
+		s.cfg.Settled(s.task)
+	}
+	s.settled = true
+}
+
 // idle reports whether nothing is left to wait for.
 func (s *Session) idle() bool {
-	return (s.phase == Idle || s.phase == Ended) && len(s.pending) == 0 && len(s.drops) == 0 && len(s.looks) == 0
+	return (s.phase == Idle || s.phase == Ended) &&
+		len(s.pending) == 0 && len(s.drops) == 0 && len(s.unsaid) == 0 && len(s.looks) == 0 && s.lookDue.IsZero()
+}
+
+// log is made when there is something to say: thousands of sessions wait in silence.
+func (s *Session) log() *slog.Logger { return s.cfg.Log.With("task", s.task) }
+
+// at marks a point between two steps at which a crash must do no harm.
+func (s *Session) at(point string) {
+	if fault.Enabled {
+		fault.Point("session." + point)
+	}
+	if s.cfg.at != nil {
+		s.cfg.at(point)
+	}
 }
 
 // happen lets Step decide and does what it says.
@@ -259,9 +349,6 @@ func (s *Session) happen(ctx context.Context, h Happening) error {
 	next, do, ok := Step(s.phase, h)
 	if !ok {
 		return fmt.Errorf("session is %s: %s cannot happen", s.phase, h)
-	}
-	if next != s.phase {
-		s.log.Debug("session moves", "from", s.phase.String(), "to", next.String(), "because", h.String())
 	}
 	s.phase = next
 	for _, a := range do {
@@ -281,13 +368,10 @@ func (s *Session) do(ctx context.Context, a Action) error {
 	case OpenRound:
 		return s.openRound(ctx)
 	case Enqueue:
-		s.ask(s.st != nil && s.st.Parent != "" && s.st.Round == 0)
-		s.statusDue = time.Now().Add(flushEvery)
+		s.enqueue(time.Now())
 	case LeaveQueue, FreePlace:
-		if s.asked {
-			s.asked = false
-			s.cfg.Leave(s.task, s.ticket)
-		}
+		s.admitDue = time.Time{}
+		s.leave()
 	case StartRunner:
 		return s.startRound(ctx)
 	case CancelStop:
@@ -314,201 +398,86 @@ func (s *Session) do(ctx context.Context, a Action) error {
 	return nil
 }
 
-// arm sets the timer to the next thing that is due.
-func (s *Session) arm() {
-	next := time.Now().Add(24 * time.Hour)
-	sooner := func(t time.Time) {
-		if !t.IsZero() && t.Before(next) {
-			next = t
-		}
-	}
-	for _, p := range s.pending {
-		sooner(p.retryAt)
-	}
-	for _, d := range s.drops {
-		sooner(d.at)
-	}
-	sooner(s.statusDue)
-	sooner(s.lookDue)
-	if s.run != nil {
-		sooner(s.run.flushDue)
-		sooner(s.run.filesDue)
-	}
-	if s.phase == Awaiting {
-		sooner(s.deadline())
-	}
-	s.timer.Reset(time.Until(next))
-}
-
-// tick does what is due.
-func (s *Session) tick(ctx context.Context, now time.Time) error {
-	s.dropTaken(now)
-	if err := s.retryPending(ctx, now); err != nil {
-		return err
-	}
-	if due(s.lookDue, now) {
-		s.lookDue = time.Time{}
-		if err := s.look(ctx); err != nil {
-			return err
-		}
-	}
-	if r := s.run; r != nil {
-		if due(r.flushDue, now) {
-			s.flush()
-		}
-		if due(r.filesDue, now) {
-			r.filesDue = time.Time{}
-			if err := s.startRound(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	if due(s.statusDue, now) {
-		if len(s.held) > 0 && s.phase == Queued {
-			if err := s.commit(ctx); err != nil {
-				return err
-			}
-		}
-		s.writeStatus(false)
-	}
-	if s.phase == Awaiting && due(s.deadline(), now) {
-		return s.happen(ctx, DeadlinePassed)
-	}
-	return nil
-}
-
-func due(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
-
-func (s *Session) deadline() time.Time {
-	if s.st != nil {
-		return s.st.Deadline
-	}
-	if s.memo != nil {
-		return s.memo.Deadline
-	}
-	return time.Time{}
-}
-
-// hold applies a record now and leaves it to the next commit to make it durable:
-// for what nothing acts upon before that.
-func (s *Session) hold(r *record) error {
-	r.At = fileTime()
-	if err := s.st.apply(r, s.journalSize()); err != nil {
-		return err
-	}
-	s.held = append(s.held, r)
-	return nil
-}
-
-// commit makes what was held and these records durable, in one write and one
-// sync, and applies them. While the disk does not take them it tries again,
-// with growing pauses; the only error is the end of ctx, and a defect.
-func (s *Session) commit(ctx context.Context, records ...*record) error {
-	now := fileTime()
-	size := s.journalSize()
-	for _, r := range records {
-		r.At = now
-		if err := s.st.apply(r, size); err != nil {
-			return err
-		}
-		if r.Memo != nil {
-			*r.Memo = *s.st.memo()
-		}
-	}
-	lines := make([]json.RawMessage, 0, len(s.held)+len(records))
-	for _, r := range slices.Concat(s.held, records) {
-		line, err := encode(r)
-		if err != nil {
-			return err
-		}
-		lines = append(lines, line)
-	}
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		err := s.store(lines)
-		if err == nil {
-			s.held = nil
-			return nil
-		}
-		s.log.Error("journal cannot be written, trying again; nothing is acknowledged meanwhile", "err", err, "again_in", pause)
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("write journal of task %q: %w", s.task, err)
-		case <-time.After(pause):
-		}
-	}
-}
-
-// store appends to the journal, which it creates where the session is new.
-func (s *Session) store(lines []json.RawMessage) error {
-	if s.j == nil {
-		j, err := s.openJournal()
-		if err != nil {
-			return err
-		}
-		s.j = j
-	}
-	_, err := s.j.Commit(lines...)
-	return err
-}
-
-func (s *Session) openJournal() (*journal.Journal, error) {
-	path := s.journalPath()
-	j, report, err := journal.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return journal.Create(path)
-	}
-	if err == nil && report.Torn > 0 {
-		s.log.Warn("journal ended in an unfinished record, which was set aside", "path", path, "bytes", report.Torn)
-	}
-	return j, err
-}
-
-func (s *Session) journalSize() int64 {
-	if s.j == nil {
-		return 0
-	}
-	return s.j.Size()
-}
-
-func (s *Session) journalPath() string {
-	return filepath.Join(s.cfg.StateDir, journal.Place(s.task), journalName)
-}
-
-const journalName = "session.jsonl"
-
-// unload forgets what waiting does not need.
-func (s *Session) unload() {
-	if s.st != nil {
-		s.memo = s.st.memo()
-		s.memo.Phase = s.phase
-		s.st = nil
-	}
-	s.closeFiles()
-}
-
-func (s *Session) closeFiles() {
-	if s.j != nil {
-		if err := s.j.Close(); err != nil {
-			s.log.Warn("journal did not close cleanly", "err", err)
-		}
-		s.j = nil
-	}
-	if s.dir != nil {
-		s.dir.Close()
-		s.dir = nil
-	}
-}
-
-// release lets go of everything when Run returns.
-func (s *Session) release() {
-	if r := s.run; r != nil && r.cancel != nil {
-		r.cancel(round.ErrShutdown)
-		s.drain(r)
-	}
+func (s *Session) leave() {
 	if s.asked {
 		s.asked = false
 		s.cfg.Leave(s.task, s.ticket)
 	}
+}
+
+// known is what is known of the session, whether it is loaded or not.
+func (s *Session) known() Memo {
+	switch {
+	case s.st != nil:
+		return s.st.memo()
+	case s.memo != nil:
+		return *s.memo
+	}
+	return Memo{}
+}
+
+// damagedBy returns why the journal cannot be read, "" where it can.
+func (s *Session) damagedBy() string {
+	if s.memo != nil {
+		return s.memo.Damaged
+	}
+	return ""
+}
+
+func (s *Session) deadline() time.Time {
+	var t time.Time
+	switch {
+	case s.st != nil:
+		t = s.st.Deadline
+	case s.memo != nil:
+		t = s.memo.Deadline
+	}
+	if t.Before(s.floor) {
+		return s.floor
+	}
+	return t
+}
+
+func (s *Session) place() place { return placeOf(s.cfg.StateDir, s.task) }
+
+// unload forgets what waiting does not need.
+func (s *Session) unload() {
+	if len(s.unsaid) > 0 || len(s.held) > 0 {
+		return // There is something to be told from it yet.
+	}
+	if s.st != nil {
+		m := s.st.memo()
+		m.Phase = s.phase
+		s.memo, s.st = &m, nil
+	}
+	s.closeJournal()
+}
+
+func (s *Session) closeJournal() {
+	if s.j == nil {
+		return
+	}
+	if err := s.j.Close(); err != nil {
+		s.log().Warn("journal did not close cleanly", "err", err)
+	}
+	s.j = nil
+}
+
+func (s *Session) closeFiles() {
+	s.closeJournal()
+	for _, u := range s.unsaid {
+		u.close()
+	}
+	s.unsaid = nil
+	s.run.close()
+	s.run = nil
+	s.rest()
+}
+
+// release lets go of everything when Run returns.
+func (s *Session) release() {
+	s.endRunner()
+	s.leave()
 	s.closeFiles()
-	s.st, s.run, s.pending, s.drops = nil, nil, nil, nil
+	s.st, s.pending, s.drops, s.held = nil, nil, nil, nil
 }

@@ -222,7 +222,7 @@ func TestRoundsOneAfterAnother(t *testing.T) {
 	for _, m := range st.Messages {
 		files = append(files, m.File+": "+string(m.Outcome))
 	}
-	if got, want := strings.Join(files, "; "), "input.txt: taken; _keyinfo: joined the working memory; reply.txt: opened round 1"; got != want {
+	if got, want := strings.Join(files, "; "), "input.txt: began session 1; _keyinfo: joined the working memory; reply.txt: opened round 1"; got != want {
 		t.Errorf("receipts %q, want %q", got, want)
 	}
 	if !strings.Contains(d.read("a", "history.json"), "second") {
@@ -317,7 +317,7 @@ func TestStopInTheQueue(t *testing.T) {
 	d.holdPlace = true
 	d.put("a", "input.txt", "go")
 	d.start("a", nil)
-	d.state("a", taskdir.Queued, "")
+	d.until("session 1", func() bool { return d.status("a").Session == 1 })
 	d.put("a", "_stop", "")
 	d.ended("a", "output.txt")
 	d.state("a", taskdir.AwaitingReply, round.Stopped)
@@ -442,7 +442,7 @@ func TestWaitingSessionWaitsOnAfterARestart(t *testing.T) {
 	d.state("a", taskdir.AwaitingReply, round.Completed)
 	l.end()
 	before, _ := os.Stat(d.path("a", "status.json"))
-	l = d.start("a", nil)
+	d.start("a", nil)
 	d.put("a", "reply.txt", "more")
 	d.ended("a", "output1.txt")
 	if before == nil {
@@ -472,9 +472,7 @@ func TestRemovedDirectoryEndsTheSession(t *testing.T) {
 	d.put("a", "input.txt", "go")
 	l := d.start("a", nil)
 	<-b.began
-	if err := os.RemoveAll(d.path("a")); err != nil {
-		t.Fatal(err)
-	}
+	d.remove("a")
 	d.look("a")
 	<-l.done
 	if l.err != nil || l.memo != nil {

@@ -1,12 +1,14 @@
 package session
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/gasupervisor/gasupervisor/internal/history"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 	"github.com/gasupervisor/gasupervisor/plan"
@@ -22,6 +24,7 @@ func (s *Session) beginTurn(turn int) {
 		lead = ""
 		s.run.heading = true
 	}
+	s.run.turn = turn
 	s.run.output.Line(fmt.Sprintf("%sTurn %d ...\n", lead, turn))
 	s.event("turn", map[string]any{"turn": turn})
 	s.flush()
@@ -71,13 +74,9 @@ func (s *Session) finishCallLine() {
 }
 
 // showOutcome ends the output with the result, or with what went wrong in words.
-func (s *Session) showOutcome(o round.Outcome) {
-	out := s.run.output
-	if out == nil {
-		return
-	}
-	s.finishCallLine()
-	if o.Result != "" && o.CompletedBy != "text" {
+// streamed says that the text of the last answer stands there already.
+func showOutcome(out *taskdir.Output, o round.Outcome, streamed bool) {
+	if o.Result != "" && (o.CompletedBy != "text" || !streamed) {
 		out.Line("")
 		out.Text(o.Result)
 	}
@@ -99,6 +98,23 @@ func (s *Session) showOutcome(o round.Outcome) {
 	}
 }
 
+// flush writes buffered output. What cannot be written is tried again.
+func (s *Session) flush() {
+	if s.run == nil || s.run.output == nil {
+		return
+	}
+	s.run.flushDue = time.Time{}
+	if err := s.run.output.Flush(); err != nil {
+		if !s.run.unwritten {
+			s.log().Error("output cannot be written, trying again", "err", err)
+		}
+		s.run.unwritten = true
+		s.run.flushDue = time.Now().Add(time.Second)
+		return
+	}
+	s.run.unwritten = false
+}
+
 // statusSoon has status.json written soon, so that it is live while a round runs.
 func (s *Session) statusSoon() {
 	if s.statusDue.IsZero() {
@@ -106,38 +122,33 @@ func (s *Session) statusSoon() {
 	}
 }
 
+// showStatus writes status.json when it is due. What it says is durable by then.
+func (s *Session) showStatus(ctx context.Context) error {
+	s.statusDue = time.Time{}
+	if s.st == nil {
+		return nil
+	}
+	if err := s.sync(ctx); err != nil {
+		return err
+	}
+	s.writeStatus(false)
+	if s.phase == Queued {
+		// The wait for a place may be long, and many may wait.
+		s.unload()
+	}
+	return nil
+}
+
 // writeStatus replaces status.json. It never fails the session: the file is made
 // from the journal, and made again at the next change.
 func (s *Session) writeStatus(sync bool) {
 	s.statusDue = time.Time{}
-	if s.st == nil {
-		return
+	dir, err := s.openDir()
+	if err == nil {
+		err = dir.WriteStatus(s.status(dir), sync)
 	}
-	dir := s.dir
-	if dir == nil {
-		var err error
-		if dir, err = s.holdDir(); err != nil {
-			return
-		}
-	}
-	if err := dir.WriteStatus(s.status(dir), sync); err != nil {
-		s.log.Error("status.json cannot be written", "err", err)
-	}
-}
-
-// writeStatusAside leaves the last word on a replaced session beside its files.
-func (s *Session) writeStatusAside() {
-	s.statusDue = time.Time{}
-	old, err := s.dir.Old(s.st.Aside)
-	if err != nil {
-		s.log.Warn("status of the replaced session cannot be written", "err", err)
-		return
-	}
-	defer old.Close()
-	st := s.status(s.dir)
-	st.State = taskdir.Ended
-	if err := old.WriteStatus(st, false); err != nil {
-		s.log.Warn("status of the replaced session cannot be written", "err", err)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log().Error("status.json cannot be written", "err", err)
 	}
 }
 
@@ -149,8 +160,11 @@ func (s *Session) status(dir *taskdir.Dir) *taskdir.Status {
 	v.StartedAt, v.UpdatedAt = taskdir.Time{Time: st.StartedAt}, taskdir.Time{Time: time.Now()}
 	v.Reason = taskdir.Text(st.Reason)
 	v.Agent, v.LLM, v.Model = taskdir.Text(st.Agent), taskdir.Text(st.LLM), taskdir.Text(st.Model)
+	if r := s.run; r != nil {
+		v.Turn, v.LatestTool = max(v.Turn, r.turn), taskdir.Text(r.latestTool)
+	}
 	if s.phase == Awaiting {
-		v.ReplyDeadline = taskdir.Time{Time: st.Deadline}
+		v.ReplyDeadline = taskdir.Time{Time: s.deadline()}
 	}
 	if st.Began || st.Outcome != nil {
 		v.Output = taskdir.Text(filepath.Join(dir.Path(), taskdir.OutputName(st.Round)))
@@ -159,7 +173,7 @@ func (s *Session) status(dir *taskdir.Dir) *taskdir.Status {
 		v.Result, v.CompletedBy, v.Error = taskdir.Text(o.Result), taskdir.Text(o.CompletedBy), o.Error
 		v.OpenPoints, v.MissingOutputs = o.OpenPoints, o.MissingOutputs
 	}
-	v.Warnings = slices.Clone(st.Warnings)
+	v.Warnings = slices.Concat(st.Warnings, st.ContextWarnings)
 	v.Parent = taskdir.Text(st.Parent)
 	for _, c := range st.Children {
 		v.Children = append(v.Children, c.Task)
@@ -169,9 +183,6 @@ func (s *Session) status(dir *taskdir.Dir) *taskdir.Status {
 			File: r.File, TakenAt: taskdir.Time{Time: r.TakenAt}, Bytes: r.Bytes, SHA256: r.SHA256, Encoding: r.Encoding,
 			Round: r.Round, Turn: r.Turn, Outcome: taskdir.Text(r.Outcome),
 		})
-	}
-	if s.run != nil {
-		v.LatestTool = taskdir.Text(s.run.latestTool)
 	}
 	u := &v.Usage
 	u.Requests, u.ToolCalls = int64(st.Spent.Requests), int64(st.ToolCalls)
@@ -192,39 +203,29 @@ func (s *Session) status(dir *taskdir.Dir) *taskdir.Status {
 	return v
 }
 
-// writeHistory writes the conversation after the round, in the form that
-// GenericAgent reads too.
-func (s *Session) writeHistory() {
-	b, err := history.Export(s.st.Conversation)
-	if err == nil {
-		err = s.dir.WriteHistory(b)
-	}
-	if err != nil {
-		s.log.Error("history.json cannot be written", "err", err)
-	}
-}
-
 // event appends to events.jsonl while a round runs.
 func (s *Session) event(name string, fields map[string]any) {
 	if s.run == nil || s.run.events == nil {
 		return
 	}
 	if err := s.run.events.Append(time.Now(), name, fields); err != nil {
-		s.log.Debug("events.jsonl cannot be written", "err", err)
+		s.log().Debug("events.jsonl cannot be written", "err", err)
 	}
 }
 
-// appendEvent appends one event of a session at rest.
-func (s *Session) appendEvent(name string, fields map[string]any) {
-	if s.dir == nil {
+// eventAtRest appends an event of a session without a round.
+func (s *Session) eventAtRest(name string, fields map[string]any) {
+	dir, err := s.openDir()
+	if err != nil {
 		return
 	}
-	events, err := s.dir.Events()
+	events, err := dir.Events()
 	if err != nil {
+		s.log().Debug("events.jsonl cannot be written", "err", err)
 		return
 	}
 	defer events.Close()
 	if err := events.Append(time.Now(), name, fields); err != nil {
-		s.log.Debug("events.jsonl cannot be written", "err", err)
+		s.log().Debug("events.jsonl cannot be written", "err", err)
 	}
 }

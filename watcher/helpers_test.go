@@ -262,9 +262,9 @@ func (f *fake) Events() <-chan fsnotify.Event { return f.events }
 func (f *fake) Errors() <-chan error          { return f.errs }
 func (f *fake) Close() error                  { f.closed.Store(true); return nil }
 
-// lossy is fsnotify with faults: it loses events and refuses watches when told.
+// lossy is the system's Backend with faults: it loses events and refuses watches when told.
 type lossy struct {
-	*notify
+	*system
 	events chan fsnotify.Event
 	errs   chan error
 	lose   atomic.Bool
@@ -277,13 +277,13 @@ type lossy struct {
 
 func newLossy(t testing.TB, err error) *lossy {
 	t.Helper()
-	b, e := newFsnotify()
+	b, e := newBackend(counts)
 	if e != nil {
 		t.Fatal(e)
 	}
-	l := &lossy{notify: b.(*notify), events: make(chan fsnotify.Event), errs: make(chan error), done: make(chan struct{}), err: err}
+	l := &lossy{system: b.(*system), events: make(chan fsnotify.Event), errs: make(chan error), done: make(chan struct{}), err: err}
 	l.wg.Go(func() {
-		for ev := range l.notify.Events() {
+		for ev := range l.system.Events() {
 			lose := l.lose.Load()
 			l.last.Store(&ev.Name)
 			if lose {
@@ -300,7 +300,7 @@ func newLossy(t testing.TB, err error) *lossy {
 
 func (l *lossy) Add(dir string) error {
 	if limit := l.limit.Load(); limit > 0 && l.err != nil {
-		list := l.w.WatchList()
+		list := l.watching()
 		known := false
 		for _, p := range list {
 			known = known || p == dir
@@ -309,7 +309,7 @@ func (l *lossy) Add(dir string) error {
 			return l.err
 		}
 	}
-	return l.notify.Add(dir)
+	return l.system.Add(dir)
 }
 
 func (l *lossy) Events() <-chan fsnotify.Event { return l.events }
@@ -317,18 +317,18 @@ func (l *lossy) Errors() <-chan error          { return l.errs }
 
 func (l *lossy) Close() error {
 	close(l.done)
-	err := l.notify.Close()
+	err := l.system.Close()
 	l.wg.Wait()
 	return err
 }
 
-// capture makes fsnotify and shows it to the test.
-func capture(into *atomic.Pointer[notify]) func(*Config) {
+// capture makes the system's Backend and shows it to the test.
+func capture(into *atomic.Pointer[system]) func(*Config) {
 	return func(c *Config) {
 		c.NewBackend = func() (Backend, error) {
-			b, err := newFsnotify()
+			b, err := newBackend(counts)
 			if err == nil {
-				into.Store(b.(*notify))
+				into.Store(b.(*system))
 			}
 			return b, err
 		}

@@ -98,7 +98,7 @@ func TestBackendDies(t *testing.T) {
 			if made.Add(1) == 1 {
 				return first, nil
 			}
-			return newFsnotify()
+			return newBackend(counts)
 		}
 	})
 	close(first.events)
@@ -188,7 +188,7 @@ func TestNoWatchAtAll(t *testing.T) {
 	r := start(t, dir, func(c *Config) {
 		c.NewBackend = func() (Backend, error) {
 			// Something else holds the only one.
-			return b, b.w.Add(t.TempDir())
+			return b, b.system.Add(t.TempDir())
 		}
 	})
 	if m := r.Mode(); !m.Polling {
@@ -212,7 +212,7 @@ func TestInstancesRunOut(t *testing.T) {
 			if !give.Load() {
 				return nil, fmt.Errorf("couldn't initialize: %w", syscall.EMFILE)
 			}
-			return newFsnotify()
+			return newBackend(counts)
 		}
 	})
 	r.until("it polls", func() bool { return r.Mode().Polling })

@@ -88,7 +88,7 @@ type Config struct {
 	// Dir is the directory whose subdirectories are tasks. It need not exist yet.
 	Dir string
 	// Counts reports whether events of a file name (no path) matter. It is called
-	// for every event, on the goroutine of Run.
+	// for every event, by more than one goroutine.
 	Counts func(name string) bool
 	// Interval is the time between two looks at every task; 0 is DefaultInterval.
 	Interval time.Duration
@@ -97,12 +97,12 @@ type Config struct {
 	Poll time.Duration
 	// Log gets what a person should know; nil discards it.
 	Log *slog.Logger
-	// NewBackend makes the source of events; nil is fsnotify. Tests inject limits
-	// and overflows here.
+	// NewBackend makes the source of events; nil is inotify on Linux and fsnotify
+	// elsewhere. Tests inject limits and overflows here.
 	NewBackend func() (Backend, error)
 }
 
-// Backend is a source of file events: fsnotify.Watcher behind methods. Add and
+// Backend is a source of file events, in the words of package fsnotify. Add and
 // Remove are called by one goroutine, which does not receive events meanwhile.
 type Backend interface {
 	// Add watches the entries of a directory. For one that is watched already it
@@ -180,7 +180,7 @@ func New(cfg Config) *Watcher {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.NewBackend == nil {
-		cfg.NewBackend = newFsnotify
+		cfg.NewBackend = func() (Backend, error) { return newBackend(cfg.Counts) }
 	}
 	return &Watcher{cfg: cfg, looks: make(chan Look)}
 }

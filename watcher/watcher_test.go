@@ -99,7 +99,7 @@ func TestRecreatedDirectory(t *testing.T) {
 }
 
 func TestRemovedDirectoryGivesItsWatchBack(t *testing.T) {
-	var backend atomic.Pointer[notify]
+	var backend atomic.Pointer[system]
 	r := start(t, t.TempDir(), capture(&backend))
 	for range 3 {
 		for i := range 20 {
@@ -112,7 +112,7 @@ func TestRemovedDirectoryGivesItsWatchBack(t *testing.T) {
 		}
 	}
 	r.quiet()
-	if list := backend.Load().w.WatchList(); len(list) != 2 {
+	if list := backend.Load().watching(); len(list) != 2 {
 		t.Errorf("watches left: %q, want those of the root and the marker", list)
 	}
 	if m := r.Mode(); m.Watched != 1 {
@@ -121,7 +121,7 @@ func TestRemovedDirectoryGivesItsWatchBack(t *testing.T) {
 }
 
 func TestRenamedDirectory(t *testing.T) {
-	var backend atomic.Pointer[notify]
+	var backend atomic.Pointer[system]
 	r := start(t, t.TempDir(), capture(&backend))
 	r.mkdir("a")
 	r.await(Look{"a", Appeared})
@@ -138,7 +138,7 @@ func TestRenamedDirectory(t *testing.T) {
 		}
 	}
 	r.quiet()
-	if list := backend.Load().w.WatchList(); len(list) != 3 {
+	if list := backend.Load().watching(); len(list) != 3 {
 		t.Errorf("watches: %q, want root, a and marker", list)
 	}
 }
@@ -277,7 +277,7 @@ func TestSymlinkedTask(t *testing.T) {
 	if err := os.Symlink(elsewhere, filepath.Join(dir, "early")); err != nil {
 		t.Skipf("no symbolic links here: %v", err)
 	}
-	var backend atomic.Pointer[notify]
+	var backend atomic.Pointer[system]
 	r := start(t, dir, capture(&backend))
 	r.await(Look{"early", Appeared})
 	r.check(os.Symlink(elsewhere, r.path("late")))
@@ -286,7 +286,7 @@ func TestSymlinkedTask(t *testing.T) {
 	if looks := r.quiet(); len(looks) != 0 {
 		t.Errorf("a file behind a link brought %v", looks)
 	}
-	if list := backend.Load().w.WatchList(); len(list) != 2 {
+	if list := backend.Load().watching(); len(list) != 2 {
 		t.Errorf("watches: %q, want none of a link", list)
 	}
 	// A directory in a link's place is a task, and the other way round.
@@ -357,7 +357,7 @@ func TestRootVanishesAndReturns(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(dir, "t1"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			var backend atomic.Pointer[notify]
+			var backend atomic.Pointer[system]
 			r := start(t, dir, capture(&backend))
 			r.await(Look{"t1", Appeared})
 			for range 3 {
@@ -369,7 +369,7 @@ func TestRootVanishesAndReturns(t *testing.T) {
 				r.write("t1/input.txt", "x")
 				r.await(Look{"t1", Changed})
 				r.quiet()
-				if list := backend.Load().w.WatchList(); len(list) != 3 {
+				if list := backend.Load().watching(); len(list) != 3 {
 					t.Errorf("watches: %q, want root, t1 and marker", list)
 				}
 				r.check(os.RemoveAll(r.dir + ".away"))

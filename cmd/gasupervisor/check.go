@@ -21,6 +21,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/lock"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/tool/skill"
 )
 
 // finding is one line of check: what was looked at, how it is, and what to do.
@@ -94,6 +95,7 @@ func (a *app) check(ctx context.Context, asJSON, offline bool) error {
 		}
 		add(checkWatches("/proc/sys/fs/inotify", countTasks(l.Config.TempDir))...)
 		add(checkConfinement(l))
+		add(checkAgents(l)...)
 	}
 
 	bad := slices.ContainsFunc(found, func(f finding) bool { return f.Level == levelProblem })
@@ -338,13 +340,39 @@ func checkWatches(dir string, tasks int) []finding {
 	return found
 }
 
+// checkAgents says which agents and skills there are, and which files are not
+// loaded.
+func checkAgents(l *config.Loaded) []finding {
+	skills := skill.Load(skillDirs(l))
+	agents := agentSources(l, func() *skill.Snapshot { return skills }).Load()
+	var found []finding
+	for _, b := range brokenRemarks(agents, skills) {
+		found = append(found, finding{levelWarning, "agents", "not loaded: " + b.String(), "correct the file; gasupervisor agents check FILE tells whether it is right"})
+	}
+	warnings := 0
+	for _, a := range agents.Agents {
+		for _, w := range a.Warnings {
+			if w.Once == "" {
+				warnings++
+			}
+		}
+	}
+	f := finding{Level: levelOK, Topic: "agents", Text: fmt.Sprintf("%d from files, %d skills", len(agents.Agents), len(skills.Skills))}
+	if warnings > 0 {
+		f.Level = levelNote
+		f.Text += fmt.Sprintf("; %d remarks about files", warnings)
+		f.Do = "see: gasupervisor agents check"
+	}
+	return append(found, f)
+}
+
 // checkConfinement says how far agents are confined.
 func checkConfinement(l *config.Loaded) finding {
 	f := finding{Level: levelWarning, Topic: "confinement"}
 	if l.Config.Sandbox.Mode != config.SandboxOff {
 		return checkLevel(l, f)
 	}
-	f.Text = "off: commands of agents run with all rights of the daemon's user; file tools keep to " + strings.Join(l.Config.Sandbox.Roots, ", ")
+	f.Text = "off: commands of agents run with all rights of the daemon's user; file tools reach all that it can, but for the daemon's own files"
 	f.Do = "run the daemon as a user, or in a container, that may do no harm; give tasks only to whom you would give a shell"
 	if os.Geteuid() == 0 {
 		f.Text = "off, and this user is root: " + strings.TrimPrefix(f.Text, "off: ")

@@ -8,18 +8,23 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/agent"
 	"github.com/gasupervisor/gasupervisor/internal/agentdef"
+	"github.com/gasupervisor/gasupervisor/internal/atomicfile"
+	"github.com/gasupervisor/gasupervisor/internal/budget"
 	"github.com/gasupervisor/gasupervisor/internal/config"
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 	"github.com/gasupervisor/gasupervisor/internal/supervisor"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 	"github.com/gasupervisor/gasupervisor/internal/tool/builtin"
+	"github.com/gasupervisor/gasupervisor/internal/tool/skill"
+	"github.com/gasupervisor/gasupervisor/internal/usage"
 	"github.com/gasupervisor/gasupervisor/session"
 	"github.com/gasupervisor/gasupervisor/watcher"
 )
@@ -27,10 +32,13 @@ import (
 // engine is a watcher, a supervisor and an agent loop joined by a configuration:
 // all that works on the tasks of one temp directory.
 type engine struct {
-	root   *taskdir.Root
-	watch  *watcher.Watcher
-	sup    *supervisor.Supervisor
-	config *config.Config
+	root  *taskdir.Root
+	watch *watcher.Watcher
+	sup   *supervisor.Supervisor
+	lib   *library
+	// accounts keep what LLMs cost; open while Run works.
+	accounts *usage.Accounts
+	config   *config.Config
 	// confinement is nil where commands are not confined.
 	confinement *confinement
 	log         *slog.Logger
@@ -45,8 +53,15 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 			return nil, fmt.Errorf("make directory: %w", err)
 		}
 	}
-	models := newModels(c, log)
-	agents, err := agentdef.NewRegistry(general(c))
+	accounts := usage.New(filepath.Join(c.StateDir, usage.DirName), nil, func(err error) {
+		if err != nil {
+			log.Error("usage is counted in memory only", "err", err)
+		} else {
+			log.Info("usage is written again")
+		}
+	})
+	models := newModels(c, accounts.Spent, log)
+	lib, err := newLibrary(l, log)
 	if err != nil {
 		return nil, err
 	}
@@ -54,26 +69,39 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools, err := newToolbox(l, log)
+	tools, err := newToolbox(l, lib, log)
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
 	runner := agent.New(agent.Config{
 		Models: models.choose,
-		Agents: agents.Lookup,
+		Agents: lib.agents.Lookup,
 		Tools:  tools.grant,
 		Limits: agent.Limits{Timeout: c.Agent.Timeout},
 		Log:    log,
+
+		Reserve:     perDay(c, accounts),
+		LearnWindow: models.learn,
+		Redact:      redact.New(c.Secrets()...),
 	})
 	sup := supervisor.New(supervisor.Config{
 		Session: session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout,
+			Admit:    func(task string) time.Duration { return accounts.Start(task, c.Limits.TasksPerHour) },
 			Children: session.Children{MaxDepth: c.Agent.MaxDepth}},
 		MaxRunning:  c.MaxRunning,
 		StopTimeout: c.StopTimeout,
 		Log:         log,
 	})
 	watch := watcher.New(watcher.Config{Dir: c.TempDir, Counts: taskdir.Counts, Log: log})
-	return &engine{root: root, watch: watch, sup: sup, config: c, confinement: tools.confinement, log: log}, nil
+	return &engine{root: root, watch: watch, sup: sup, lib: lib, accounts: accounts, config: c, confinement: tools.confinement, log: log}, nil
+}
+
+// perDay is the daemon's own budget; nil where the configuration gives none.
+func perDay(c *config.Config, accounts *usage.Accounts) budget.Reserve {
+	if c.Limits.CostPerDay <= 0 {
+		return nil
+	}
+	return accounts.Budget(c.Limits.CostPerDay).Reserve
 }
 
 // general is the agent that works where nothing else is asked for, with the
@@ -88,6 +116,12 @@ func general(c *config.Config) agentdef.Definition {
 // Run works until ctx ends and the rounds have put down what they do.
 func (e *engine) Run(ctx context.Context) error {
 	defer e.root.Close()
+	if err := e.accounts.Open(); err != nil {
+		return err
+	}
+	defer e.accounts.Close()
+	e.sweep()
+	e.lib.writeRecord(e.lib.agents.Snapshot())
 	names, err := e.root.Names()
 	if err != nil {
 		return err
@@ -102,9 +136,6 @@ func (e *engine) Run(ctx context.Context) error {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	e.confinement.logLevel(e.log)
-	if err := e.confinement.sweep(e.config.StateDir); err != nil {
-		e.log.Warn("some private directories of tasks that are gone cannot be removed", "err", err)
-	}
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
@@ -123,6 +154,18 @@ func (e *engine) Run(ctx context.Context) error {
 		stop()
 		<-watched
 		return err
+	}
+}
+
+// sweep removes what an earlier process died in the middle of writing.
+func (e *engine) sweep() {
+	for _, dir := range []string{e.config.StateDir, filepath.Join(e.config.StateDir, usage.DirName), archiveDir(e.config)} {
+		if err := atomicfile.Sweep(dir); err != nil {
+			e.log.Warn("some unfinished files of an earlier process cannot be removed", "err", err)
+		}
+	}
+	if err := e.confinement.sweep(e.config.StateDir); err != nil {
+		e.log.Warn("some private directories of tasks that are gone cannot be removed", "err", err)
 	}
 }
 
@@ -157,16 +200,17 @@ func (e *engine) keepTidy(ctx context.Context) {
 type toolbox struct {
 	ceiling sandbox.Ceiling
 	config  *config.Config
+	lib     *library
 	environ []string
 	// confinement is nil where commands are not confined.
 	confinement *confinement
 }
 
-func newToolbox(l *config.Loaded, log *slog.Logger) (*toolbox, error) {
+func newToolbox(l *config.Loaded, lib *library, log *slog.Logger) (*toolbox, error) {
 	c := &l.Config
 	ceiling := sandbox.Ceiling{
 		Roots:        c.Sandbox.Roots,
-		Read:         c.Sandbox.Read,
+		Read:         slices.Concat(c.Sandbox.Read, skillDirs(l)),
 		System:       sandbox.SystemReads(os.Getenv("PATH")),
 		Protected:    protected(l),
 		Hidden:       hidden(l),
@@ -184,7 +228,7 @@ func newToolbox(l *config.Loaded, log *slog.Logger) (*toolbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &toolbox{ceiling: ceiling.Resolve(), config: c, environ: os.Environ(), confinement: confinement}, nil
+	return &toolbox{ceiling: ceiling.Resolve(), config: c, lib: lib, environ: os.Environ(), confinement: confinement}, nil
 }
 
 // protected is what agents may read and never write: what the daemon is made of.
@@ -196,7 +240,11 @@ func protected(l *config.Loaded) []string {
 	if exe, err := os.Executable(); err == nil {
 		paths = append(paths, exe)
 	}
-	return paths
+	// What says how agents work: they do not rewrite each other.
+	for _, dir := range agentDirs(l) {
+		paths = append(paths, dir.Path)
+	}
+	return append(paths, skillDirs(l)...)
 }
 
 // hidden is what agents neither read nor write: the journals, and files with keys.
@@ -221,7 +269,8 @@ func (e policyError) Unwrap() error { return e.error }
 // grant makes the tools of one round.
 func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 	in := req.Input
-	names := granted(req)
+	skills := b.lib.skills.Snapshot()
+	names := granted(req, skills)
 	allowed, err := b.allow(in.Task, in.Dir, in.Settings, builtin.Writes(names))
 	if err != nil {
 		return agent.Toolset{}, err
@@ -241,9 +290,17 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		Delegate:   req.Delegate,
 		Command:    allowed.commands,
 		ResultCap:  b.config.Agent.ToolResultCap,
-	}, names)
+	}, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == skill.Name }))
 	if err != nil {
 		return agent.Toolset{}, errors.Join(err, files.Close())
+	}
+	if slices.Contains(names, skill.Name) {
+		tools = append(tools, skill.Tool(skills, b.config.Agent.ToolResultCap))
+	}
+	slices.SortStableFunc(tools, byOrder(toolNames()))
+	environment := ""
+	if req.Agent.Kind == agentdef.KindCustom && in.Prepared == nil {
+		environment = environmentBlock(files, policy.WorkDir, req.Model, time.Now())
 	}
 	return agent.Toolset{
 		Set:   tool.NewSet(b.config.Agent.ToolResultCap, tools...),
@@ -257,18 +314,47 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		},
 		WorkDir:      policy.WorkDir,
 		Instructions: instructions(files, in.Settings.WorkDir),
-		Environment:  fmt.Sprintf("Platform: %s/%s", runtime.GOOS, runtime.GOARCH),
+		Environment:  environment,
+		Catalogue:    b.catalogue(req.Agent, names, skills),
 	}, nil
 }
 
+// byOrder sorts tools as their names stand in order.
+func byOrder(order []string) func(a, b tool.Tool) int {
+	return func(a, b tool.Tool) int {
+		return slices.Index(order, a.Spec().Name) - slices.Index(order, b.Spec().Name)
+	}
+}
+
+// catalogue is what an agent with these tools can choose from, and the skills that
+// it has from the start.
+func (b *toolbox) catalogue(def agentdef.Definition, names []string, skills *skill.Snapshot) string {
+	var parts []string
+	if slices.Contains(names, builtin.Task) {
+		parts = append(parts, agentdef.Catalogue(b.lib.agents.Snapshot().Definitions()))
+	}
+	if slices.Contains(names, skill.Name) {
+		parts = append(parts, skill.Catalogue(skills))
+	}
+	preloaded, missing := skills.Preload(def.Skills, b.config.Agent.ToolResultCap)
+	if len(missing) > 0 {
+		b.lib.log.Warn("an agent's skills are not there", "agent", def.Name, "skills", missing)
+	}
+	parts = append(parts, preloaded)
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "\n\n")
+}
+
 // granted are the names of the tools that are asked for, less those left out.
-func granted(req agent.ToolRequest) []string {
+func granted(req agent.ToolRequest, skills *skill.Snapshot) []string {
 	names := req.Names
 	if names == nil {
-		names = builtin.Names()
+		names = toolNames()
 	}
+	// A session keeps the tools that it began with. At its beginning use_skill is
+	// left out where there is nothing to use.
+	useless := len(skills.Skills) == 0 && req.Input.Prepared == nil
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
-		return slices.Contains(req.Without, n) || n == builtin.Task && req.Input.Spawn == nil
+		return slices.Contains(req.Without, n) || n == builtin.Task && req.Input.Spawn == nil || n == skill.Name && useless
 	})
 }
 

@@ -20,7 +20,8 @@ func (a *app) funcCommand() *cobra.Command {
 		Short: "Run a prompt file here and now, without a daemon",
 		Long: `func works on a prompt file in this process. Its output grows in a file beside
 it, PROMPT.out.txt for PROMPT.txt, and ends in [ROUND END]; the result is printed.
-There are no replies. Ctrl-C stops it.`,
+There are no replies. Ctrl-C stops it. The agent works in temp_dir, as a task's does:
+name files elsewhere by absolute paths.`,
 		Example: `  gasupervisor func review.txt                 # writes review.out.txt
   gasupervisor func prompts/summary.md --llm local`,
 		Args: wants(1, 1, "one prompt file"),

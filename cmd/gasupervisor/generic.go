@@ -40,7 +40,19 @@ func (a *app) genericAgent(ctx context.Context, args []string) error {
 // As with GenericAgent the exit code is 0 once the output is written, whatever
 // it says.
 func (a *app) gaFunc(ctx context.Context, ga gaArgs, args []string) error {
+	p := newPrompt(ga.Func)
 	if !ga.NoBG {
+		// In the background nobody would hear of it, and wait.
+		if _, err := os.Stat(p.path); err != nil {
+			return usagef("read prompt: %w", err)
+		}
+		if _, err := a.load(); err != nil {
+			return err
+		}
+		// Nobody takes an old answer for the new one.
+		if err := os.Remove(p.out); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove earlier output: %w", err)
+		}
 		pid, err := background(append(args, "--nobg"), nil, nil, nil)
 		if err != nil {
 			return err
@@ -52,7 +64,6 @@ func (a *app) gaFunc(ctx context.Context, ga gaArgs, args []string) error {
 	if err != nil {
 		return err
 	}
-	p := newPrompt(ga.Func)
 	p.llm, p.verbose = llmOf(l, ga.LLMNo), ga.Verbose
 	r, err := a.function(ctx, p, ga.History)
 	if err != nil {
@@ -97,7 +108,7 @@ func (a *app) gaTask(ctx context.Context, ga gaArgs) error {
 	// The files in which GenericAgent leaves what its process prints.
 	var std [2]*os.File
 	for i, name := range []string{"stdout.log", "stderr.log"} {
-		f, err := os.Create(filepath.Join(taskdir.TaskPath(c.TempDir, ga.Task), name))
+		f, err := taskdir.CreateLog(c.TempDir, ga.Task, name)
 		if err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
@@ -129,10 +140,12 @@ func (a *app) gaTask(ctx context.Context, ga gaArgs) error {
 // gaInput writes the task's files, input.txt last.
 func (a *app) gaInput(l *config.Loaded, ga gaArgs) error {
 	tempDir := l.Config.TempDir
-	path := filepath.Join(taskdir.TaskPath(tempDir, ga.Task), taskdir.InputFile)
-	input, err := os.ReadFile(path)
-	if ga.Input == "" && errors.Is(err, fs.ErrNotExist) {
-		return usagef("task %q has no input.txt; write it first, or give --input", ga.Task)
+	input, err := taskdir.ReadMessage(tempDir, ga.Task, taskdir.InputFile)
+	if ga.Input == "" && err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return usagef("task %q has no input.txt; write it first, or give --input", ga.Task)
+		}
+		return err
 	}
 	if ga.Input != "" {
 		if _, err := taskdir.MoveForNewInput(tempDir, ga.Task); err != nil {
@@ -162,8 +175,7 @@ func (a *app) gaInput(l *config.Loaded, ga gaArgs) error {
 	// what is written again is a new input.
 	v, err := lookAt(tempDir, ga.Task)
 	if err == nil && v.Status != nil && v.Status.State == taskdir.Ended && v.Settled {
-		text, _ := taskdir.Decode(input)
-		return taskdir.WriteInput(tempDir, ga.Task, text)
+		return taskdir.WriteInput(tempDir, ga.Task, input)
 	}
 	return nil
 }

@@ -36,6 +36,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		err = root.ExecuteContext(ctx)
 	}
 	if err == nil {
+		err = a.ui.lost()
+	}
+	if err == nil {
 		return exitDone
 	}
 	var e *exitError
@@ -46,7 +49,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		fmt.Fprintf(errOut, "gasupervisor: %s\n", showLines(e.err.Error()))
 	}
 	if e.hint != "" {
-		fmt.Fprintf(errOut, "  %s\n", e.hint)
+		fmt.Fprintf(errOut, "  %s\n", showLines(e.hint))
 	}
 	return e.code
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/llm/openai"
 	"github.com/gasupervisor/gasupervisor/internal/llm/pool"
+	"github.com/gasupervisor/gasupervisor/internal/llm/texttools"
 )
 
 // models are the configured LLMs, each behind its gate.
@@ -24,25 +25,40 @@ type models struct {
 	mu sync.Mutex
 	// windows are context windows that were asked for: 0 where the server did not say.
 	windows map[string]int
+	// learned are context windows that turned out smaller than that.
+	learned map[string]int
 }
 
 // unknownWindow is the context window in tokens of a model of which nothing is
 // known: small enough for what people run at home.
 const unknownWindow = 32768
 
-func newModels(c *config.Config, log *slog.Logger) *models {
-	m := &models{config: c, http: openai.NewTransport(), pools: map[string]*pool.LLM{}, windows: map[string]int{}}
+// newModels makes the LLMs. spent, where not nil, hears what each request costs.
+func newModels(c *config.Config, spent func(name string, u llm.Usage), log *slog.Logger) *models {
+	m := &models{config: c, http: openai.NewTransport(), pools: map[string]*pool.LLM{}, windows: map[string]int{}, learned: map[string]int{}}
 	for i := range c.LLMs {
 		e := &c.LLMs[i]
-		m.pools[e.Name] = pool.New(pool.Config{
+		p := pool.Config{
 			Name:          e.Name,
-			Client:        m.client(e, e.Model),
+			Client:        m.asker(e, e.Model),
 			MaxConcurrent: e.MaxConcurrent,
 			Attempts:      c.Agent.Retries + 1,
 			Log:           log,
-		})
+		}
+		if spent != nil {
+			p.Spent = func(u llm.Usage) { spent(e.Name, u) }
+		}
+		m.pools[e.Name] = pool.New(p)
 	}
 	return m
+}
+
+// asker is the client of an entry, with its tools in the text where it has to be so.
+func (m *models) asker(e *config.LLM, model string) llm.Client {
+	if e.ToolCalls == config.ToolCallsText {
+		return texttools.New(m.client(e, model))
+	}
+	return m.client(e, model)
 }
 
 // client makes single attempts at a model of a configured entry.
@@ -74,14 +90,23 @@ func (m *models) choose(name, model string) (llm.Model, error) {
 	out := llm.Model{
 		Name: e.Name, ID: e.Model, ContextWindow: e.ContextWindow, Priced: e.Price != nil,
 		TextTools: e.ToolCalls == config.ToolCallsText,
+		CompactAt: e.CompactAt, ReplyReserve: e.ReplyReserve,
 	}
 	if other {
-		first = first.With(m.client(e, model))
+		first = first.With(m.asker(e, model))
 		out.ID, out.ContextWindow, out.Priced = model, 0, false
+	}
+	if out.Priced {
+		out.Price = llm.Price(*e.Price)
 	}
 	if out.ContextWindow == 0 {
 		out.ContextWindow = m.window(e, out.ID)
 	}
+	m.mu.Lock()
+	if w := m.learned[e.Name+"\x00"+out.ID]; w > 0 {
+		out.ContextWindow = min(out.ContextWindow, w)
+	}
+	m.mu.Unlock()
 	var others []*pool.LLM
 	for _, name := range e.Fallback {
 		if p := m.pools[name]; p != nil {
@@ -90,6 +115,17 @@ func (m *models) choose(name, model string) (llm.Model, error) {
 	}
 	out.Client = pool.WithFallback(first, others...)
 	return out, nil
+}
+
+// learn notes that a model's context window is no larger than this, for the rounds
+// to come.
+func (m *models) learn(name, model string, tokens int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := name + "\x00" + model
+	if w := m.learned[key]; w == 0 || tokens < w {
+		m.learned[key] = tokens
+	}
 }
 
 // discoverTimeout bounds the question for a context window: a round waits for it.

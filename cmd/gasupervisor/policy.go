@@ -53,7 +53,7 @@ func (a *app) policyOf(l *config.Loaded, task, contextFile string) (*toolbox, al
 			return fail(&exitError{code: exitFailed, err: fmt.Errorf("%s: %w", contextFile, err)})
 		}
 	}
-	b, err := newToolbox(l, nil)
+	b, err := newToolbox(l, nil, nil)
 	if err != nil {
 		return fail(err)
 	}

@@ -48,7 +48,10 @@ subcommands do it for you; a shell does it as well:
 		RunE:          func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 
 		SuggestionsMinimumDistance: 2,
+
+		Version: thisBuild().String(),
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetIn(a.ui.in)
 	root.SetOut(a.ui.out)
 	root.SetErr(a.ui.err)
@@ -67,7 +70,8 @@ subcommands do it for you; a shell does it as well:
 	add(groupTasks, a.taskCommand(), a.lsCommand(), a.showCommand(), a.resultCommand(), a.waitCommand(), a.rmCommand(),
 		a.forkCommand(), a.funcCommand(), a.mapCommand())
 	add(groupSteer, a.followCommand(), a.replyCommand(), a.interveneCommand(), a.keyinfoCommand(), a.stopCommand())
-	add(groupDaemon, a.runCommand(), a.demoCommand(), a.initCommand(), a.checkCommand(), a.pruneCommand(), a.serviceCommand(), a.versionCommand())
+	add(groupDaemon, a.runCommand(), a.demoCommand(), a.initCommand(), a.checkCommand(), a.agentsCommand(), a.reloadCommand(), a.pruneCommand(), a.usageCommand(),
+		a.serviceCommand(), a.versionCommand())
 	root.AddCommand(a.attendCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -15,6 +15,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/atomicfile"
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/lock"
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/service"
 )
 
@@ -42,7 +43,7 @@ start. A second signal does not wait for them. Messages go to standard error.`,
 
 // runDaemon is the daemon, from its locks to its end.
 func (a *app) runDaemon(ctx context.Context, l *config.Loaded) error {
-	log := newLog(a.ui.err, l.Config.Log)
+	log := newLog(a.ui.err, &l.Config)
 	e, err := newEngine(l, log)
 	if err != nil {
 		return err
@@ -52,6 +53,11 @@ func (a *app) runDaemon(ctx context.Context, l *config.Loaded) error {
 		return err
 	}
 	defer release()
+	unserve, err := serveProfiles(log)
+	if err != nil {
+		return err
+	}
+	defer unserve()
 	logStart(log, l)
 	// The grace beyond the supervisor's own bound is for closing files.
 	err = service.Run(ctx, e.Run, l.Config.StopTimeout+2*time.Second)
@@ -100,14 +106,14 @@ func alreadyRunning(stateDir string, err error) error {
 	return e
 }
 
-// newLog is the daemon's log on standard error.
-func newLog(w io.Writer, c config.Log) *slog.Logger {
+// newLog is the daemon's log on standard error, without keys.
+func newLog(w io.Writer, c *config.Config) *slog.Logger {
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+	if err := level.UnmarshalText([]byte(c.Log.Level)); err != nil {
 		level = slog.LevelInfo
 	}
-	opts := &slog.HandlerOptions{Level: level}
-	if c.Format == "json" {
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: redact.New(c.Secrets()...).Attr}
+	if c.Log.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
@@ -127,6 +133,11 @@ func logStart(log *slog.Logger, l *config.Loaded) {
 	}
 	for _, w := range l.Warnings {
 		log.Warn(w)
+	}
+	for i := range c.LLMs {
+		if e := &c.LLMs[i]; e.NeedsKey() {
+			log.Warn("an LLM has no key: tasks that use it will fail", "llm", e.Name, "do", checkKey(e).Do)
+		}
 	}
 	if c.Sandbox.Mode == config.SandboxOff {
 		log.Warn("commands of agents are not confined: they can do whatever this user can ([sandbox] mode = \"off\")")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"reflect"
 
@@ -16,15 +15,14 @@ import (
 // there. Keys whose value is zero are not touched.
 func addSettings(tempDir, name string, values map[string]any) error {
 	settings := map[string]any{}
-	path := filepath.Join(taskdir.TaskPath(tempDir, name), taskdir.ContextFile)
-	data, err := os.ReadFile(path)
+	text, err := taskdir.ReadMessage(tempDir, name, taskdir.ContextFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return fmt.Errorf("read settings: %w", err)
 	default:
-		text, _ := taskdir.Decode(data)
 		if err := json.Unmarshal([]byte(text), &settings); err != nil {
+			path := filepath.Join(taskdir.TaskPath(tempDir, name), taskdir.ContextFile)
 			return usagef("%s is no JSON object (%w); correct or remove it, then settings can be added", path, err)
 		}
 	}
@@ -37,7 +35,8 @@ func addSettings(tempDir, name string, values map[string]any) error {
 	if !changed {
 		return nil
 	}
-	if data, err = json.MarshalIndent(settings, "", "  "); err != nil {
+	data, err := json.MarshalIndent(settings, "", "  ")
+	if err != nil {
 		return fmt.Errorf("write settings: %w", err)
 	}
 	return taskdir.WriteContext(tempDir, name, append(data, '\n'))

@@ -53,7 +53,10 @@ the exit code tells how it ended. Ctrl-C detaches, and the work goes on.`,
 			}
 			name := ""
 			if len(args) > 0 {
-				name = args[0]
+				// Given and empty is a variable that was not set, and not "make one up".
+				if name = args[0]; name == "" {
+					return usagef("the task's name is empty; leave it out to have one made")
+				}
 			}
 			return a.task(cmd.Context(), name, cmd.Flags().Changed("input"), f)
 		},

@@ -42,10 +42,33 @@ type ui struct {
 
 // newUI looks at what the three are.
 func newUI(in io.Reader, out, err io.Writer, getenv func(string) string) *ui {
-	u := &ui{in: in, out: out, err: err, inTTY: isTerminal(in), outTTY: isTerminal(out), errTTY: isTerminal(err)}
+	u := &ui{in: in, out: &noting{w: out}, err: err, inTTY: isTerminal(in), outTTY: isTerminal(out), errTTY: isTerminal(err)}
 	u.colour = u.outTTY && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb" && (runtime.GOOS != "windows" || getenv("WT_SESSION") != "")
 	u.columns = func() int { return terminalWidth(out) }
 	return u
+}
+
+// noting is a writer that keeps its first error, for those who print many lines
+// and ask once.
+type noting struct {
+	w   io.Writer
+	err error
+}
+
+func (n *noting) Write(p []byte) (int, error) {
+	k, err := n.w.Write(p)
+	if n.err == nil {
+		n.err = err
+	}
+	return k, err
+}
+
+// lost returns the error for which not all that was printed has arrived.
+func (u *ui) lost() error {
+	if n, ok := u.out.(*noting); ok {
+		return n.err
+	}
+	return nil
 }
 
 func isTerminal(v any) bool {
@@ -227,27 +250,62 @@ func pad(s string, columns int) string {
 	return s + strings.Repeat(" ", max(columns-cells(s), 0))
 }
 
-// table writes rows in aligned columns. The last column of a terminal's table is
-// cut at its width; in a pipe nothing is. Cells are shown, not raw.
+// What a terminal's table leaves of its first and its last column when there is
+// too little room, and how far the last one is cut at most.
+const (
+	leastFirst = 12
+	leastLast  = 10
+	leastCut   = 4
+)
+
+// table writes rows in aligned columns. On a terminal the first column (the name)
+// and the last are cut where the rows are too long, and columns without a value
+// are left out; in a pipe nothing is. Cells are shown, not raw.
 func (u *ui) table(header []string, rows [][]string) {
-	widths := make([]int, len(header))
 	shown := make([][]string, 0, len(rows)+1)
 	for _, row := range append([][]string{header}, rows...) {
 		clean := make([]string, len(row))
 		for i, cell := range row {
 			clean[i] = show(cell)
-			widths[i] = max(widths[i], cells(clean[i]))
 		}
 		shown = append(shown, clean)
+	}
+	last := len(header) - 1
+	widths := make([]int, len(header)) // below 0: left out
+	for i := range header {
+		used := i == 0 || i == last || !u.outTTY
+		for n, row := range shown {
+			used = used || n > 0 && row[i] != ""
+			widths[i] = max(widths[i], cells(row[i]))
+		}
+		if !used {
+			widths[i] = -2 // the gap behind it goes too
+		}
+	}
+	if u.outTTY {
+		room := u.columns() - 2 - leastLast
+		for _, w := range widths[1:last] {
+			room -= w + 2
+		}
+		widths[0] = min(widths[0], max(room, leastFirst))
 	}
 	for n, row := range shown {
 		var b strings.Builder
 		left := u.columns()
 		for i, cell := range row {
-			if i < len(row)-1 {
+			switch {
+			case widths[i] < 0:
+				continue
+			case u.outTTY && i == 0:
+				cell = fit(cell, widths[i])
+			case u.outTTY && i == last:
+				if left < leastCut {
+					left = leastLast // it wraps: better than to say nothing
+				}
+				cell = fit(cell, left)
+			}
+			if i < last {
 				cell = pad(cell, widths[i]) + "  "
-			} else if u.outTTY {
-				cell = fit(cell, max(left, 10))
 			}
 			left -= cells(cell)
 			b.WriteString(cell)

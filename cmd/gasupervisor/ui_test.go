@@ -82,8 +82,20 @@ func TestTable(t *testing.T) {
 	out.Reset()
 	u.outTTY = true
 	u.table([]string{"NAME", "STATE", "RESULT"}, rows)
-	if got := strings.Split(out.String(), "\n")[2]; got != "a              a long te…" {
+	if got := strings.Split(out.String(), "\n")[2]; got != "a              a lo…" {
 		t.Errorf("got %q", got)
+	}
+	// One long name does not push everything else off the screen, and what no row
+	// has takes no room.
+	out.Reset()
+	u.columns = func() int { return 40 }
+	u.table([]string{"NAME", "STATE", "PLAN", "RESULT"}, [][]string{
+		{strings.Repeat("审", 80), "running", "", "a result"}, {"b", "ended", "", "a long text that does not fit"}})
+	want = "NAME                 STATE    RESULT\n" +
+		"审审审审审审审审审…  running  a result\n" +
+		"b                    ended    a long te…\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

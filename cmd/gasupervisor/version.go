@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -37,6 +38,15 @@ func thisBuild() build {
 	return b
 }
 
+// String is what --version says.
+func (b build) String() string {
+	revision := ""
+	if len(b.Revision) >= 12 {
+		revision = " (" + b.Revision[:12] + ")"
+	}
+	return fmt.Sprintf("%s%s %s %s", b.Version, revision, b.Go, b.Platform)
+}
+
 func (a *app) versionCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -48,11 +58,7 @@ func (a *app) versionCommand() *cobra.Command {
 			if asJSON {
 				return a.ui.printJSON(b)
 			}
-			a.ui.printf("gasupervisor %s", b.Version)
-			if len(b.Revision) >= 12 {
-				a.ui.printf(" (%s)", b.Revision[:12])
-			}
-			a.ui.printf(" %s %s\n", b.Go, b.Platform)
+			a.ui.printf("gasupervisor %s\n", b)
 			return nil
 		},
 	}

@@ -4,7 +4,8 @@
 // A round is a sequence of turns. A turn is one request to the model and the tool
 // calls that answer it, and goes like this:
 //
-//	limits    Nothing is asked where the budget is spent or the agent goes in circles.
+//	limits    Nothing is asked where the agent goes in circles or the budget is spent. A
+//	          conversation that comes close to the model's window is made smaller.
 //	ask       The request is the session's head (system prompt and tools, fixed when
 //	          the session began) and the conversation so far. What streams in is shown.
 //	answered  The complete answer is recorded, with the calls that will change
@@ -15,9 +16,10 @@
 //	appended  Results, the supervisor's notes and the daemon's reminders join the
 //	          conversation together.
 //
-// So a turn has two commits, and the conversation only ever grows: each request
-// begins with the one before it, byte for byte, which is what prompt caches live
-// from. What must be said later (reminders, key info, limits) is appended.
+// So a turn has two commits, and the conversation only grows: each request begins
+// with the one before it, byte for byte, which is what prompt caches live from. What
+// must be said later (reminders, key info, limits) is appended. The exceptions are
+// compaction and a change of the LLM, and each is recorded with its cause.
 //
 // All that a turn decides by is in the recorded conversation (see ledger), or is
 // read anew (the plan, the output files). Nothing is remembered on the side, so a
@@ -28,6 +30,15 @@
 //
 // A turn ends the round, or it does not: methods that may end it return an outcome,
 // which is nil where the round goes on.
+//
+// The package is longer than most, because what a turn decides, it decides of one
+// state: the conversation, what it says (ledger), its size (compaction) and what it
+// may cost (spending) change together, between one commit and the next, and parts
+// that each held a piece of it would have to be kept in step. What needs none of
+// it is elsewhere: loop, schema, history, budget, redact. A file is a step: head and
+// open begin a round, turn is the loop, stream and calls are its two halves, complete
+// says when it is over, compact and spend what stands before a request, and prompts
+// is all that is said to the model.
 package agent
 
 import (
@@ -36,7 +47,9 @@ import (
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/agentdef"
+	"github.com/gasupervisor/gasupervisor/internal/budget"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 )
@@ -55,6 +68,14 @@ type Config struct {
 	// counts as a mistake in context.json.
 	Tools  func(ToolRequest) (Toolset, error)
 	Limits Limits
+	// Reserve sets aside what a request may cost in a budget of all rounds, as
+	// round.Input.Reserve does in those of the session's tree; nil for none.
+	Reserve budget.Reserve
+	// LearnWindow hears of a context window that turned out smaller than configured,
+	// or that was not known; nil: nobody does.
+	LearnWindow func(llm, model string, tokens int)
+	// Redact replaces keys in all text that enters a conversation; nil replaces nothing.
+	Redact *redact.Replacer
 	// Now is the clock; nil for the real one.
 	Now func() time.Time
 	// Log takes what concerns the operator and not the task; nil for none.
@@ -75,6 +96,9 @@ type Limits struct {
 // ToolRequest asks for the tools of one round.
 type ToolRequest struct {
 	Input round.Input
+	// Agent is the agent that the round runs; Model is its model's name.
+	Agent agentdef.Definition
+	Model string
 	// Names are the tools asked for; nil for all that a task may have, empty for none.
 	Names []string
 	// Without are names to leave out, also where Names is nil.
@@ -103,6 +127,9 @@ type Toolset struct {
 	Instructions string
 	// Environment describes platform and checkout, for the prompt of custom agents.
 	Environment string
+	// Catalogue is what the agent can choose from, other agents and skills, and the
+	// skills that it has from the start: the end of the system prompt of every kind.
+	Catalogue string
 }
 
 // Runner runs rounds. It holds no state of any of them and may be used by any
@@ -133,18 +160,25 @@ func New(cfg Config) *Runner {
 // far as its recorded events say, and Run goes on from there when it is given them
 // with in.Resumed.
 func (r *Runner) Run(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {
+	in.Message, in.KeyInfo = r.cfg.Redact.String(in.Message), r.cfg.Redact.String(in.KeyInfo)
 	s := &state{cfg: &r.cfg, in: in, send: emit, memory: memory{text: in.KeyInfo}}
-	if out := s.prepare(ctx); out != nil {
-		s.close()
-		return *out
-	}
 	defer s.close()
+	out := s.run(ctx)
+	if out.Error != nil {
+		out.Error.Message = r.cfg.Redact.Text(out.Error.Message)
+	}
+	return *out
+}
+
+func (s *state) run(ctx context.Context) *round.Outcome {
+	if out := s.prepare(ctx); out != nil {
+		return out
+	}
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-
 	out := s.open(ctx)
 	for out == nil {
 		out = s.takeTurn(ctx)
 	}
-	return *out
+	return out
 }

@@ -203,44 +203,6 @@ func TestCustomAgentPrompt(t *testing.T) {
 	}
 }
 
-// Fifteen turns with everything that joins a conversation later.
-func TestPrefix(t *testing.T) {
-	var replies []llmtest.Reply
-	for i := range 14 {
-		replies = append(replies, llmtest.Text(fmt.Sprintf("turn %d <&> \u2028 日本", i)).Call("read", fmt.Sprintf(`{"n": %d}`, i)).Call("write", `{}`))
-	}
-	replies[3] = llmtest.Text("no call")
-	replies[4] = llmtest.Call("read", `{"cut`)
-	replies[6] = llmtest.Text("").Field("reasoning_content", `"hm"`)
-	replies = append(replies, llmtest.Done("end"))
-	w := newWorld(t, replies...)
-	w.plan = "- [ ] one\n- [ ] two\n"
-	in := w.input("go")
-	in.KeyInfo = "remember"
-	in.Inbox = notes(map[int][]round.Note{
-		2: {{Seq: 1, Kind: round.NoteKeyInfo, Text: "port 80"}},
-		7: {{Seq: 2, Kind: round.NoteIntervene, Text: "faster"}, {Seq: 3, Kind: round.NoteKeyInfo, Text: "port 81"}},
-	})
-	rec := &record{}
-	out := w.run(in, rec)
-	if out.Reason != round.Completed {
-		// The open plan is held against the completion once.
-		w.run(in, rec)
-	}
-	reqs := w.srv.Requests()
-	if len(reqs) < 15 {
-		t.Fatalf("%d requests, outcome %+v", len(reqs), out)
-	}
-	if err := llmtest.CheckPrefixes(reqs); err != nil {
-		t.Error(err)
-	}
-	for _, text := range []string{"faster", "port 80", "port 81", "current step: one"} {
-		if !reqs[len(reqs)-1].Has(text) {
-			t.Errorf("%q is not in the last request", text)
-		}
-	}
-}
-
 func TestStreaming(t *testing.T) {
 	w := newWorld(t)
 	w.client = clientFunc(func(_ context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {

@@ -38,13 +38,15 @@ func (s *state) sendOut(ctx context.Context, call string, d tool.Delegation, job
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	for n, prompt := range d.Prompts {
-		job.Prompt = prompt
+		draw := s.childBudget()
+		job.Prompt, job.Reserve = prompt, draw.reserve()
 		wait, err := s.in.Spawn(ctx, call, n, job)
 		if err != nil {
 			wait = func() (round.JobResult, error) { return round.JobResult{}, err }
 		}
 		running.Go(func() {
 			r, err := wait()
+			draw.over(r.Spent)
 			mu.Lock()
 			defer mu.Unlock()
 			children[n] = child{r, err}
@@ -88,11 +90,9 @@ func (s *state) job(d tool.Delegation) (round.Job, error) {
 		WorkDir: parent.WorkDir, InputFiles: parent.InputFiles, OutputFiles: parent.OutputFiles, Child: true,
 		LLM: s.head.LLM, Model: s.head.Model, Verbose: parent.Verbose,
 	}
-	if left := parent.MaxTokens; left > 0 {
-		set.MaxTokens = max(1, left-s.total().InputTokens-s.total().OutputTokens)
-	}
-	if left := parent.MaxCostUSD; left > 0 {
-		set.MaxCostUSD = max(1e-9, left-s.total().CostUSD)
+	if own := s.spending.own; own != nil {
+		left := own.Left()
+		set.MaxTokens, set.MaxCostUSD = left.Tokens, left.CostUSD
 	}
 	if d.Fork {
 		set.Agent, set.MaxTurns = s.def.Name, agentdef.KindFork.MaxTurns()
@@ -114,9 +114,6 @@ func (s *state) job(d tool.Delegation) (round.Job, error) {
 	}
 	return round.Job{Settings: set}, nil
 }
-
-// total is what the session has spent by now.
-func (s *state) total() llm.Usage { return s.in.Spent.Add(s.spent) }
 
 // forked is the conversation so far with its open calls answered, so that it can be
 // gone on with.

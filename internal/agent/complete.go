@@ -73,7 +73,7 @@ func (s *state) judge(calls []llm.ToolCall, results []called, steers bool) *roun
 		*answer = tool.Result{Text: steered, Summary: "goes on: the supervisor wrote"}
 		return nil
 	}
-	against := s.reasons(failed)
+	against := s.reasons(failed, &text)
 	if fresh := s.unsaid(against); len(fresh) > 0 {
 		*answer = tool.Result{Text: refusal(fresh), Summary: "not accepted yet: " + fresh[0].text}
 		return nil
@@ -85,25 +85,41 @@ func (s *state) judge(calls []llm.ToolCall, results []called, steers bool) *roun
 // completed is the outcome of a round that reached its end.
 func (s *state) completed(by, result string, against []reason) *round.Outcome {
 	out := &round.Outcome{Reason: round.Completed, Result: result, CompletedBy: by, MissingOutputs: s.missingOutputs()}
+	if s.schema != nil {
+		out.Data, _ = s.schema.Data(result)
+	}
 	for _, r := range against {
 		out.OpenPoints = append(out.OpenPoints, r.text)
 	}
 	return out
 }
 
-// unsaid returns the reasons that were not given in this round. At the limit of
-// turns none are given: the agent could do nothing about them.
+// maxSaid is how often a reason is given in a round.
+func maxSaid(tag string) int {
+	if tag == "schema" {
+		return 3
+	}
+	return 1
+}
+
+// unsaid returns the reasons that were not given in this round, or not often enough.
+// At the limit of turns none are given: the agent could do nothing about them.
 func (s *state) unsaid(reasons []reason) []reason {
 	if s.turn >= s.maxTurns {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(reasons), func(r reason) bool { return s.ledger.refused[r.tag] })
+	return slices.DeleteFunc(slices.Clone(reasons), func(r reason) bool { return s.ledger.refused[r.tag] >= maxSaid(r.tag) })
 }
 
 // reasons is all that speaks against completion now. failed are the calls beside it
-// that failed.
-func (s *state) reasons(failed []string) []reason {
+// that failed, result is what it hands over, nil where there is nothing to judge.
+func (s *state) reasons(failed []string, result *string) []reason {
 	var rs []reason
+	if s.schema != nil && result != nil {
+		if _, why := s.schema.Data(*result); why != "" {
+			rs = append(rs, reason{"schema", "the result must be JSON that satisfies the output schema, but " + oneLine(why)})
+		}
+	}
 	if len(failed) > 0 {
 		rs = append(rs, reason{"failed_call", "calls in the same turn failed: " + strings.Join(failed, "; ")})
 	}
@@ -187,14 +203,14 @@ func (s *state) heed(ctx context.Context, a answer) *round.Outcome {
 	var nudge string
 	switch {
 	case text != "" && !a.cut && s.def.Completion == agentdef.CompletionText:
-		against = s.reasons(nil)
+		against = s.reasons(nil, &text)
 		if fresh := s.unsaid(against); len(fresh) > 0 && !exhausted {
 			nudge = refusal(fresh)
 		}
 	case exhausted:
-		against = s.reasons(nil)
+		against = s.reasons(nil, &text)
 	default:
-		nudge = nudgeFor(a, text)
+		nudge = s.nudgeFor(a, text)
 	}
 	if nudge != "" {
 		if s.turn >= s.maxTurns {
@@ -213,7 +229,7 @@ func (s *state) heed(ctx context.Context, a answer) *round.Outcome {
 	return s.finish(ctx, s.completed("text", text, against))
 }
 
-func nudgeFor(a answer, text string) string {
+func (s *state) nudgeFor(a answer, text string) string {
 	switch {
 	case a.lostCalls || a.msg.Content == cutCallAnswer:
 		return nudgeCutCall
@@ -221,6 +237,9 @@ func nudgeFor(a answer, text string) string {
 		return nudgeCutText
 	case a.msg.Content == emptyAnswer:
 		return nudgeEmpty
+	}
+	if s.model.TextTools {
+		return nudgeText + nudgeBlock
 	}
 	return nudgeText
 }

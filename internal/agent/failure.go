@@ -2,14 +2,16 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 )
 
-// requestFailed is the outcome of a round whose request failed for good.
-func (s *state) requestFailed(err error) *round.Outcome {
+// requestFailed is the outcome of a round whose request failed for good, after the
+// conversation was made smaller for it so many times.
+func (s *state) requestFailed(err error, shrunk int) *round.Outcome {
 	kind, advice := "", ""
 	var e *llm.Error
 	if errors.As(err, &e) {
@@ -19,6 +21,9 @@ func (s *state) requestFailed(err error) *round.Outcome {
 		kind = string(llm.KindNetwork)
 	}
 	out := fail(kind, "the model could not be asked: %v", err)
+	if shrunk > 0 {
+		out.Error.Message = strings.TrimRight(out.Error.Message, ".") + fmt.Sprintf(", also after the conversation was made smaller %s", times(shrunk))
+	}
 	if advice != "" {
 		out.Error.Message = strings.TrimRight(out.Error.Message, ".") + ". " + advice
 	}
@@ -30,6 +35,13 @@ func (s *state) requestFailed(err error) *round.Outcome {
 		return limit
 	}
 	return out
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // advice says what a person can do about a failed request.

@@ -10,12 +10,13 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/agentdef"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
+	"github.com/gasupervisor/gasupervisor/internal/schema"
 )
 
 // prepare finds agent, LLM and tools, and with them the head of every request. What
 // is wrong with any of them ends the round here, before a token is spent.
 func (s *state) prepare(ctx context.Context) *round.Outcome {
-	for _, step := range []func(context.Context) *round.Outcome{s.chooseAgent, s.chooseModel, s.grantTools} {
+	for _, step := range []func(context.Context) *round.Outcome{s.chooseAgent, s.chooseModel, s.readSchema, s.openBudgets, s.grantTools} {
 		if out := step(ctx); out != nil {
 			return out
 		}
@@ -101,6 +102,15 @@ func (s *state) chooseModel(context.Context) *round.Outcome {
 	return s.affordable()
 }
 
+// readSchema reads the form that context.json gives the result.
+func (s *state) readSchema(context.Context) *round.Outcome {
+	var err error
+	if s.schema, err = schema.Compile(s.in.Settings.OutputSchema); err != nil {
+		return fail("context", "context.json, key \"output_schema\": not a valid JSON Schema: %v", err)
+	}
+	return nil
+}
+
 func (s *state) affordable() *round.Outcome {
 	if limit := s.in.Settings.MaxCostUSD; limit > 0 && !s.model.Priced {
 		return fail("context", "context.json, key \"max_cost_usd\", value %g: the cost on LLM %q is not known; give it a price in config.toml, or limit max_tokens instead",
@@ -115,7 +125,8 @@ func (s *state) grantTools(context.Context) *round.Outcome {
 		return out
 	}
 	set, err := s.cfg.Tools(ToolRequest{
-		Input: s.in, Names: names, Without: s.def.DisallowedTools, SetKeyInfo: s.memory.set, Delegate: s.delegate,
+		Input: s.in, Agent: s.def, Model: s.model.ID, Names: names, Without: s.def.DisallowedTools, SetKeyInfo: s.memory.set,
+		Delegate: s.delegate,
 	})
 	if err != nil {
 		kind := "context"
@@ -149,8 +160,8 @@ func (s *state) toolNames() ([]string, *round.Outcome) {
 		if name == completionTool {
 			continue // always there
 		}
-		if s.def.Tools != nil && !slices.Contains(s.def.Tools, name) || slices.Contains(s.def.DisallowedTools, name) {
-			may := slices.DeleteFunc(slices.Clone(s.def.Tools), func(n string) bool { return slices.Contains(s.def.DisallowedTools, n) })
+		if !s.def.May(name) {
+			may := slices.DeleteFunc(slices.Clone(s.def.Tools), func(n string) bool { return !s.def.May(n) })
 			return nil, fail("context", "context.json, key \"tools\", value %q: agent %q may not use it; it may use: %s",
 				name, s.def.Name, listOr(may, "all others"))
 		}
@@ -175,12 +186,15 @@ func (s *state) turnLimit() int {
 // systemPrompt is the agent's prompt. A custom agent's stands byte for byte, and is
 // followed by what it cannot know.
 func (s *state) systemPrompt() string {
-	if s.def.Kind != agentdef.KindCustom {
-		return s.def.Prompt
+	parts := []string{s.def.Prompt}
+	if s.def.Kind == agentdef.KindCustom {
+		parts = append(parts, customRules)
+		if s.tools.Environment != "" {
+			parts = append(parts, s.tools.Environment)
+		}
 	}
-	parts := []string{s.def.Prompt, customRules}
-	if s.tools.Environment != "" {
-		parts = append(parts, s.tools.Environment)
+	if s.tools.Catalogue != "" {
+		parts = append(parts, s.tools.Catalogue)
 	}
 	return strings.Join(parts, "\n\n")
 }

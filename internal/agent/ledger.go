@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/loop"
 )
 
 // ledger is what a round's messages say about how it goes: it is made by adding
@@ -20,8 +23,8 @@ type ledger struct {
 	// continues is true where the next answer goes on with a text that was cut.
 	continues bool
 
-	// refused holds the tags of the reasons against completion that were given.
-	refused map[string]bool
+	// refused counts by their tags the reasons against completion that were given.
+	refused map[string]int
 	// done is true from an accepted completion to the next answer or intervention;
 	// result is what it handed over.
 	done   bool
@@ -29,7 +32,9 @@ type ledger struct {
 	// failed are the calls of the newest answer that failed, as "name: why".
 	failed []string
 
-	loop loop
+	loop loop.Detector
+	// reads are the newest results of reads that were no notices, by the call's key.
+	reads map[string]string
 	// calls are the newest answer's, results their answers by id.
 	calls   []llm.ToolCall
 	results map[string]string
@@ -86,7 +91,7 @@ func (l *ledger) toolResult(m llm.Message) {
 		}
 	}
 	if len(l.results) == len(l.calls) && len(l.calls) > 0 {
-		l.loop.add(l.entry(l.calls, l.results))
+		l.loop.Add(l.entry(l.calls, l.results))
 		l.calls = nil
 	}
 }
@@ -96,10 +101,15 @@ func (l *ledger) user(text string) {
 	case strings.HasPrefix(text, interventionMark):
 		l.newStretch()
 		l.done = false
-		l.loop = loop{} // what it repeats from here on, it may have been told to
+		l.loop = loop.Detector{} // what it repeats from here on, it may have been told to
 	case strings.HasPrefix(text, daemonMark+refusalMark):
 		l.newStretch()
 		l.refusal(strings.TrimPrefix(text, daemonMark))
+	case strings.HasPrefix(text, daemonMark+shortenedMark):
+		if _, said, ok := strings.Cut(text, saidMark); ok {
+			l.refused = nil // it lists all that was said by then
+			l.tags(said)
+		}
 	case strings.HasPrefix(text, daemonMark+nudgeCutText):
 		l.continues = l.text != ""
 	}
@@ -107,34 +117,65 @@ func (l *ledger) user(text string) {
 
 // refusal notes which reasons a refusal gave.
 func (l *ledger) refusal(text string) {
-	text, ok := strings.CutPrefix(text, refusalMark)
-	if !ok {
-		return
+	if text, ok := strings.CutPrefix(text, refusalMark); ok {
+		l.tags(text)
 	}
+}
+
+// tags counts the reasons that text lists.
+func (l *ledger) tags(text string) {
 	if l.refused == nil {
-		l.refused = map[string]bool{}
+		l.refused = map[string]int{}
 	}
 	for line := range strings.Lines(text) {
 		if tag, ok := strings.CutPrefix(line, "- ("); ok {
 			tag, _, _ = strings.Cut(tag, ")")
-			l.refused[tag] = true
+			l.refused[tag]++
 		}
 	}
 }
 
+// said lists the reasons that were given, as tags reads them.
+func (l *ledger) said() string {
+	var b strings.Builder
+	for _, tag := range slices.Sorted(maps.Keys(l.refused)) {
+		b.WriteString(strings.Repeat("\n- ("+tag+")", l.refused[tag]))
+	}
+	return b.String()
+}
+
 // entry is a turn as the loop detection sees it.
-func (l *ledger) entry(calls []llm.ToolCall, results map[string]string) loopEntry {
-	e := loopEntry{calls: len(calls)}
-	h := newLoopHash()
+func (l *ledger) entry(calls []llm.ToolCall, results map[string]string) loop.Turn {
+	e := loop.Turn{Calls: len(calls)}
+	h := loop.NewHash()
 	for _, c := range calls {
 		result := results[c.ID]
-		h.add(c.Name, c.Arguments, result)
+		if c.Name == readTool {
+			result = l.sameRead(callKey(c), result)
+		}
+		h.Add(c.Name, c.Arguments, result)
 		if l.changes != nil && l.changes(c.Name) && !isFailed(result) {
-			e.changed = true
+			e.Changed = true
 		}
 	}
-	e.sum = h.sum()
+	e.Sum = h.Sum()
 	return e
+}
+
+// sameRead returns for a notice that a read brought nothing new what the read before
+// it brought: it counts as the same again.
+func (l *ledger) sameRead(key, result string) string {
+	if result == unchanged {
+		if real, ok := l.reads[key]; ok {
+			return real
+		}
+		return result
+	}
+	if l.reads == nil {
+		l.reads = map[string]string{}
+	}
+	l.reads[key] = result
+	return result
 }
 
 // failedMark begins the result of a call that failed, for the model and for ledger.

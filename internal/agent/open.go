@@ -34,11 +34,19 @@ func (s *state) open(ctx context.Context) *round.Outcome {
 	if from < len(s.in.Conversation) {
 		return s.resume(ctx, from)
 	}
-	s.conv = history.New(s.in.Conversation)
+	s.converse(s.in.Conversation)
 	if out := s.appendMessages(ctx, nil, userMessage(s.firstMessage())); out != nil {
 		return out
 	}
 	return s.checkInputs()
+}
+
+// converse takes up the conversation as it was recorded.
+func (s *state) converse(msgs []llm.Message) {
+	s.conv = history.New(msgs)
+	s.repeats.rebuild(s.conv.Messages())
+	s.findReading()
+	s.answeredBy = s.in.LastLLM
 }
 
 // checkInputs fails the session before its first request where a file is missing
@@ -73,11 +81,11 @@ func (s *state) firstMessage() string {
 		parts = append(parts, daemonMark+"Key info, to be kept in mind:\n"+text)
 	}
 	if p := s.readPlan(); len(p.Steps) > 0 {
-		if hint := planResumed(p); hint != "" {
+		if hint := s.planResumed(p); hint != "" {
 			parts = append(parts, daemonMark+hint)
 		}
 	}
-	return strings.Join(parts, "\n\n")
+	return s.cfg.Redact.String(strings.Join(parts, "\n\n"))
 }
 
 func (s *state) taskLine() string { return "Task directory: " + s.in.Dir }
@@ -122,6 +130,9 @@ func (s *state) facts() string {
 	}
 	list("Depends on:", set.Dependencies)
 	list("Also given:", set.AsText)
+	if s.schema != nil {
+		line("Your result must be JSON that satisfies this JSON Schema, without any text around it:\n%s", set.OutputSchema)
+	}
 	if s.tools.Facts != "" {
 		line("%s", strings.TrimSpace(s.tools.Facts))
 	}

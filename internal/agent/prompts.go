@@ -90,7 +90,9 @@ func daemonSays(hints []string) []llm.Message {
 const (
 	nudgeEmpty = "Your last answer was empty. Go on with the task: call a tool, or call " + completionTool +
 		" with the result if you are done."
-	nudgeText = "Your last answer called no tool, so it changed nothing and was not taken as the result. Go on with the task, or call " +
+	// nudgeBlock follows nudgeText for models that write their calls as text.
+	nudgeBlock = "\nA call is a block of the form <tool name=\"NAME\">{...}</tool>, as your instructions show."
+	nudgeText  = "Your last answer called no tool, so it changed nothing and was not taken as the result. Go on with the task, or call " +
 		completionTool + " with the complete result if you are done."
 	// nudgeCutText is read back: the answer after it continues the one before.
 	nudgeCutText = "Your answer was cut off at the length limit. Go on exactly where it stopped, and be brief."
@@ -110,24 +112,53 @@ func wrapUpHint(turns int) string {
 		"what is done and where it stands, what is left undone, and how to go on.", turns)
 }
 
-func planReminder(p plan.Plan) string {
+func (s *state) planReminder(p plan.Plan) string {
 	step, ok := p.Current()
 	if !ok {
 		return ""
 	}
 	done, total := p.Progress()
-	s := fmt.Sprintf("Your plan: %d of %d steps done; the current step: %s", done, total, stepText(step))
-	return s + ". Keep the plan up to date."
+	return fmt.Sprintf("Your plan: %d of %d steps done; the current step: %s. Keep the plan up to date.%s",
+		done, total, stepText(step), s.planDelegates(p, step))
 }
 
-func planResumed(p plan.Plan) string {
+func (s *state) planResumed(p plan.Plan) string {
 	step, ok := p.Current()
 	if !ok {
 		return ""
 	}
 	done, total := p.Progress()
-	return fmt.Sprintf("Your plan: %d of %d done, continue at: %s", done, total, stepText(step))
+	return fmt.Sprintf("Your plan: %d of %d done, continue at: %s%s", done, total, stepText(step), s.planDelegates(p, step))
 }
+
+// planDelegates says how a step is done that is marked for subagents, where the agent
+// has any.
+func (s *state) planDelegates(p plan.Plan, step plan.Step) string {
+	if !s.tools.Set.Has(taskTool) {
+		return ""
+	}
+	var together []string
+	for _, st := range p.Open() {
+		if st.Is(plan.MarkParallel) {
+			together = append(together, st.Text)
+		}
+	}
+	switch {
+	case step.Is(plan.MarkParallel) && len(together) > 1:
+		return "\nThe open steps marked " + plan.MarkParallel + " do not depend on one another: start a subagent for each with one call of " +
+			taskTool + ": " + someOf(together, 10)
+	case step.Is(plan.MarkParallel), step.Is(plan.MarkDelegate):
+		return "\nThis step is marked for a subagent: start one with " + taskTool + ", and give it all that it has to know."
+	}
+	return ""
+}
+
+const (
+	// shortenedMark begins what is said again after a compaction, and saidMark in it
+	// what was said against a completion, which is read back.
+	shortenedMark = "This conversation was shortened to fit the model's window."
+	saidMark      = "Already said against finishing, and not said again:"
+)
 
 const restarted = "The daemon was restarted while you worked. "
 

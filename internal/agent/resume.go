@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 
-	"github.com/gasupervisor/gasupervisor/internal/history"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 )
@@ -33,21 +32,21 @@ func (s *state) resume(ctx context.Context, from int) *round.Outcome {
 	case s.wrappingUp():
 		return s.wrappedUp(msgs[at].Content)
 	case s.ledger.done:
-		return s.finish(ctx, s.completed("tool", s.ledger.result, s.reasons(s.ledger.failed)))
+		return s.finish(ctx, s.completed("tool", s.ledger.result, s.reasons(s.ledger.failed, &s.ledger.result)))
 	}
 	return s.remindResumed(ctx)
 }
 
 // take makes msgs the conversation, and those from from on the round's.
 func (s *state) take(msgs []llm.Message, from int) {
-	s.conv = history.New(msgs)
+	s.converse(msgs)
 	s.ledger.add(msgs[from:]...)
 }
 
 // remindResumed tells the model where its plan stands, once.
 func (s *state) remindResumed(ctx context.Context) *round.Outcome {
 	s.restarted = false
-	hint := planResumed(s.readPlan())
+	hint := s.planResumed(s.readPlan())
 	if hint == "" {
 		return nil
 	}

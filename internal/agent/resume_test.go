@@ -193,12 +193,12 @@ func TestResumedAtTheLimits(t *testing.T) {
 		{name: "loop", reply: llmtest.Call("read", `{}`), want: round.Loop},
 		{name: "no answer", reply: llmtest.Text("t"), def: agentdef.CompletionRequired, want: round.Failed},
 		{name: "text", reply: llmtest.Text("t"), want: round.Completed},
-		{name: "budget", reply: llmtest.Call("read", `{}`).Usage(10, 10, 0), set: func(s *round.Settings) { s.MaxTokens = 70 }, want: round.Budget},
+		{name: "budget", reply: llmtest.Call("read", `{}`).Usage(10, 10, 0), set: func(s *round.Settings) { s.MaxTokens = 3000 }, want: round.Budget},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			start := func() (*world, round.Input) {
 				w := newScripted(t, llmtest.Always(tc.reply))
-				w.def.Completion = tc.def
+				w.def.Completion, w.def.Prompt, w.model.ReplyReserve = tc.def, "Be brief.", 2800
 				in := w.input("x")
 				if tc.set != nil {
 					tc.set(&in.Settings)

@@ -11,6 +11,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/history"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
+	"github.com/gasupervisor/gasupervisor/internal/schema"
 )
 
 // state is a round in progress. It belongs to the goroutine of Run, but for memory,
@@ -26,14 +27,20 @@ type state struct {
 	head     round.Prepared
 	maxTurns int
 
+	schema *schema.Schema
+
 	conv   *history.Conversation
 	ledger ledger
 	turn   int // the turn in progress or just ended
-	spent  llm.Usage
 	memory memory
-	// unpriced names an LLM that answered after a fallback and has no price, while
-	// a cost limit is in force.
-	unpriced string
+
+	spending spending
+	reading  reading
+	repeats  repeats
+	// headTokens is what headSize found.
+	headTokens int
+	// answeredBy is the LLM that gave the newest answer.
+	answeredBy string
 	// restarted is true until the model was told that the round was cut short.
 	restarted bool
 	// past is the plan that was finished before this round: it is history.
@@ -45,8 +52,10 @@ type state struct {
 	abandoned  bool
 }
 
-// close releases the tools, after calls that were left behind have ended.
+// close releases the tools, after calls that were left behind have ended, and what
+// is set aside for a request that is not made.
 func (s *state) close() {
+	s.release()
 	if s.tools.Close == nil {
 		return
 	}
@@ -103,7 +112,7 @@ func (s *state) warnOnce(ctx context.Context, text string) *round.Outcome {
 		s.warned = map[string]bool{}
 	}
 	s.warned[text] = true
-	return s.emit(ctx, round.Warned{Text: text})
+	return s.emit(ctx, round.Warned{Text: s.cfg.Redact.Text(text)})
 }
 
 // inbox takes the supervisor's notes and returns them as messages. steers is true
@@ -118,6 +127,7 @@ func (s *state) inbox(ctx context.Context) (msgs []llm.Message, applied []uint64
 	}
 	for _, n := range notes {
 		applied = append(applied, n.Seq)
+		n.Text = s.cfg.Redact.String(n.Text)
 		if n.Kind == round.NoteKeyInfo {
 			s.memory.note(n.Text)
 			msgs = append(msgs, userMessage(keyInfoNote(n.Text)))
@@ -236,6 +246,13 @@ func (m *memory) put(change func(string) string) {
 	text := change(m.text)
 	m.changed = m.changed || text != m.text
 	m.text = text
+}
+
+// now returns the text.
+func (m *memory) now() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.text
 }
 
 // take returns the text, and whether it changed since the last take.

@@ -3,12 +3,15 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 )
 
@@ -23,29 +26,45 @@ type stream struct {
 	pending []round.Event
 	text    strings.Builder // of the newest pending event
 	shown   strings.Builder // all text since the answer last began
+	keys    *redact.Stream
 	ready   chan struct{}
 }
 
-func newStream() *stream { return &stream{ready: make(chan struct{}, 1)} }
+func newStream(keys *redact.Replacer) *stream {
+	return &stream{keys: keys.Stream(), ready: make(chan struct{}, 1)}
+}
 
 // take is called with each piece by the reading goroutine.
 func (st *stream) take(d llm.Delta) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if d.Restarted != nil {
+		st.keys.End()
 		st.closeText()
 		st.shown.Reset()
 		st.pending = append(st.pending, round.AnswerRestarted{Reason: d.Restarted.Error()})
 	}
-	st.text.WriteString(d.Text)
-	st.shown.WriteString(d.Text)
-	if d.Text == "" && d.Restarted == nil {
+	text := st.keys.Next(d.Text)
+	st.say(text)
+	if text == "" && d.Restarted == nil {
 		return
 	}
 	select {
 	case st.ready <- struct{}{}:
 	default:
 	}
+}
+
+func (st *stream) say(text string) {
+	st.text.WriteString(text)
+	st.shown.WriteString(text)
+}
+
+// end lets go of what was held back as the beginning of a key.
+func (st *stream) end() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.say(st.keys.End())
 }
 
 func (st *stream) closeText() {
@@ -78,7 +97,7 @@ type reply struct {
 func (s *state) complete(ctx context.Context, req llm.Request) (reply, *round.Outcome) {
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	st := newStream()
+	st := newStream(s.cfg.Redact)
 	done := make(chan reply, 1)
 	go func() {
 		var r reply
@@ -107,9 +126,31 @@ func (s *state) complete(ctx context.Context, req llm.Request) (reply, *round.Ou
 				// It belongs to the round's goroutine, whose owner knows what to do with it.
 				panic(r.panicked)
 			}
+			st.end()
 			out := s.emit(ctx, st.drain()...)
 			r.shown = st.shown.String()
 			return r, out
 		}
 	}
+}
+
+// withoutKeys returns an answer without keys, wherever the model put them.
+func (s *state) withoutKeys(m llm.Message) llm.Message {
+	r := s.cfg.Redact
+	if r == nil {
+		return m
+	}
+	fields := func(extra map[string]llm.RawJSON) map[string]llm.RawJSON {
+		clean := maps.Clone(extra)
+		for name, v := range clean {
+			clean[name] = llm.RawJSON(r.String(string(v)))
+		}
+		return clean
+	}
+	m.Content, m.Extra = r.String(m.Content), fields(m.Extra)
+	m.ToolCalls = slices.Clone(m.ToolCalls)
+	for i, c := range m.ToolCalls {
+		m.ToolCalls[i] = llm.ToolCall{ID: c.ID, Name: r.String(c.Name), Arguments: r.String(c.Arguments), Extra: fields(c.Extra)}
+	}
+	return m
 }

@@ -2,13 +2,12 @@ package agent
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/gasupervisor/gasupervisor/internal/agentdef"
-	"github.com/gasupervisor/gasupervisor/internal/history"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/loop"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 )
 
@@ -28,7 +27,7 @@ func (s *state) takeTurn(ctx context.Context) *round.Outcome {
 	if out := s.cut(ctx); out != nil {
 		return out
 	}
-	if out := s.withinLimits(); out != nil {
+	if out := s.withinLimits(ctx); out != nil {
 		return out
 	}
 	s.turn++
@@ -42,29 +41,17 @@ func (s *state) takeTurn(ctx context.Context) *round.Outcome {
 	return s.follow(ctx, a)
 }
 
-// withinLimits returns an outcome where no further request may be made.
-func (s *state) withinLimits() *round.Outcome {
-	if n := s.ledger.loop.over(); n > 0 {
+// withinLimits returns an outcome where no further request may be made, and makes
+// room for it where it may.
+func (s *state) withinLimits(ctx context.Context) *round.Outcome {
+	if n := s.ledger.loop.Over(); n > 0 {
 		return s.partial(round.Loop, "the agent made the same calls with the same results %d times over, and went on after it was told; "+
 			"look at the last turns of the output, and reply with what it should do instead", n)
 	}
-	return s.reserve()
-}
-
-// reserve checks that the budget of the session leaves room for a request.
-func (s *state) reserve() *round.Outcome {
-	spent := s.in.Spent.Add(s.spent)
-	set := s.in.Settings
-	if used := spent.InputTokens + spent.OutputTokens; set.MaxTokens > 0 && used >= set.MaxTokens {
-		return s.partial(round.Budget, "the session has used %d tokens of max_tokens %d; raise it in context.json and write input.txt again to go on", used, set.MaxTokens)
+	if out := s.compactAhead(ctx); out != nil {
+		return out
 	}
-	if set.MaxCostUSD > 0 && spent.CostUSD >= set.MaxCostUSD {
-		return s.partial(round.Budget, "the session has cost $%.4f of max_cost_usd %g; raise it in context.json and write input.txt again to go on", spent.CostUSD, set.MaxCostUSD)
-	}
-	if s.unpriced != "" {
-		return s.partial(round.Budget, "max_cost_usd is set, but LLM %q answered in place of %q and has no price in config.toml", s.unpriced, s.model.Name)
-	}
-	return nil
+	return s.reserve(ctx)
 }
 
 // wrappingUp reports whether this turn is the one after the limit, in which the
@@ -78,17 +65,20 @@ func (s *state) ask(ctx context.Context) (answer, *round.Outcome) {
 		choice = "none" // the tools stay, for the prefix
 	}
 	for shrunk := 0; ; shrunk++ {
+		if out := s.reserve(ctx); out != nil {
+			return answer{}, out
+		}
 		r, out := s.complete(ctx, s.request(choice))
-		s.spent = s.spent.Add(r.resp.Spent)
+		estimated := s.settle(r.resp.Spent)
 		switch {
 		case out != nil:
 			return answer{}, out
 		case r.err == nil:
-			return s.record(ctx, r.resp)
+			return s.record(ctx, r.resp, estimated)
 		case ctx.Err() != nil:
-			return answer{}, s.recordPartial(ctx, r.shown, r.resp.Spent)
+			return answer{}, s.recordPartial(ctx, r.shown, r.resp.Spent, estimated)
 		}
-		if out := s.spentBeside(ctx, r.resp.Spent); out != nil {
+		if out := s.spentBeside(ctx, r.resp.Spent, estimated); out != nil {
 			return answer{}, out
 		}
 		again, out := s.shrink(ctx, r.err, shrunk)
@@ -96,26 +86,19 @@ func (s *state) ask(ctx context.Context) (answer, *round.Outcome) {
 			return answer{}, out
 		}
 		if !again {
-			return answer{}, s.requestFailed(r.err)
+			return answer{}, s.requestFailed(r.err, shrunk)
 		}
 	}
 }
 
-func (s *state) spentBeside(ctx context.Context, spent llm.Usage) *round.Outcome {
-	if spent == (llm.Usage{}) {
-		return nil
-	}
-	return s.emit(ctx, round.SpentBeside{Spent: spent})
-}
-
 // record adds a complete answer to the conversation and reports it, which makes it
 // durable before any of its calls runs.
-func (s *state) record(ctx context.Context, resp llm.Response) (answer, *round.Outcome) {
+func (s *state) record(ctx context.Context, resp llm.Response, estimated llm.Amount) (answer, *round.Outcome) {
 	if out := silenced(ctx); out != nil {
 		return answer{}, out
 	}
 	a := answer{cut: resp.FinishReason == llm.FinishLength}
-	msg := resp.Message
+	msg := s.withoutKeys(resp.Message)
 	if a.cut || s.wrappingUp() {
 		a.lostCalls = a.cut && len(msg.ToolCalls) > 0
 		msg.ToolCalls = nil
@@ -123,8 +106,9 @@ func (s *state) record(ctx context.Context, resp llm.Response) (answer, *round.O
 	kept := s.conv.Append(tidy(msg, a.lostCalls))
 	s.ledger.add(kept...)
 	a.msg = kept[len(kept)-1]
+	s.takeReading(resp.Context, resp.Spent.CachedTokens)
 	e := round.Answered{
-		Turn: s.turn, Message: a.msg, Spent: resp.Spent, Context: resp.Context,
+		Turn: s.turn, Message: a.msg, Spent: resp.Spent, Context: resp.Context, Estimated: estimated,
 		LLM: s.model.Name, Model: s.model.ID, Window: s.model.ContextWindow,
 	}
 	if resp.LLM != "" && resp.LLM != s.model.Name {
@@ -132,10 +116,14 @@ func (s *state) record(ctx context.Context, resp llm.Response) (answer, *round.O
 		if other, err := s.cfg.Models(resp.LLM, ""); err == nil {
 			e.Model, e.Window = other.ID, other.ContextWindow
 			if !other.Priced && s.in.Settings.MaxCostUSD > 0 {
-				s.unpriced = resp.LLM
+				s.spending.unpriced = resp.LLM
 			}
 		}
 	}
+	if s.answeredBy != "" && e.LLM != s.answeredBy {
+		e.Break = fmt.Sprintf("LLM %s answered, and not %s as before", e.LLM, s.answeredBy)
+	}
+	s.answeredBy = e.LLM
 	for _, c := range a.msg.ToolCalls {
 		if _, bad := invalidArguments(c); !bad && s.tools.Set.Changes(c.Name) {
 			e.Begun = append(e.Begun, c.ID)
@@ -170,14 +158,14 @@ func tidy(m llm.Message, lostCalls bool) llm.Message {
 }
 
 // recordPartial keeps what a model had said when the round was cut short.
-func (s *state) recordPartial(ctx context.Context, shown string, spent llm.Usage) *round.Outcome {
+func (s *state) recordPartial(ctx context.Context, shown string, spent llm.Usage, estimated llm.Amount) *round.Outcome {
 	if strings.TrimSpace(shown) != "" {
 		text := strings.TrimRight(shown, " \n") + cutMark(cutWords(context.Cause(ctx)))
 		if out := s.appendMessages(ctx, nil, llm.Message{Role: llm.Assistant, Content: text}); out != nil {
 			return out
 		}
 	}
-	if out := s.spentBeside(ctx, spent); out != nil {
+	if out := s.spentBeside(ctx, spent, estimated); out != nil {
 		return out
 	}
 	return s.cut(ctx)
@@ -200,7 +188,7 @@ func (s *state) wrappedUp(text string) *round.Outcome {
 	if text != emptyAnswer {
 		out.Result = text
 	}
-	for _, r := range s.reasons(nil) {
+	for _, r := range s.reasons(nil, nil) {
 		out.OpenPoints = append(out.OpenPoints, r.text)
 	}
 	return out
@@ -217,21 +205,21 @@ func (s *state) notes(ctx context.Context) (msgs []llm.Message, applied []uint64
 
 // hints is what the daemon has to say after this turn. next is the turn for the loop
 // detection, nil for one without calls; first comes before anything else.
-func (s *state) hints(next *loopEntry, first ...string) []string {
+func (s *state) hints(next *loop.Turn, first ...string) []string {
 	hints := slices.DeleteFunc(first, func(h string) bool { return h == "" })
 	if next != nil {
-		if n := s.ledger.loop.tell(*next); n > 0 {
+		if n := s.ledger.loop.Tell(*next); n > 0 {
 			hints = append(hints, loopTold(n))
 		}
 	}
 	switch p := s.readPlan(); {
 	case s.restarted:
 		s.restarted = false
-		if hint := planResumed(p); hint != "" {
+		if hint := s.planResumed(p); hint != "" {
 			hints = append(hints, restarted+hint)
 		}
 	case s.turn%planEvery == 0:
-		if hint := planReminder(p); hint != "" {
+		if hint := s.planReminder(p); hint != "" {
 			hints = append(hints, hint)
 		}
 	}
@@ -239,35 +227,4 @@ func (s *state) hints(next *loopEntry, first ...string) []string {
 		hints = append(hints, wrapUpHint(s.maxTurns))
 	}
 	return hints
-}
-
-// maxShrinks bounds how often a conversation is made smaller for one request.
-const maxShrinks = 3
-
-// shrinkTo is how much of the conversation stays, the first time and the others, in
-// hundredths of what was refused. Providers count tokens in their own ways, so that
-// the size itself says little.
-var shrinkTo = [maxShrinks]int{65, 40, 20}
-
-// shrink makes the conversation smaller where err says that it does not fit the
-// window, and reports whether it is worth asking again. What the supervisor said
-// stays.
-func (s *state) shrink(ctx context.Context, err error, done int) (bool, *round.Outcome) {
-	var e *llm.Error
-	if !errors.As(err, &e) || e.Kind != llm.KindContextLength || done >= maxShrinks {
-		return false, nil
-	}
-	before := s.conv.Messages()
-	msgs, did := history.Shrink(before, history.Estimate(before)*shrinkTo[done]/100, fromSupervisor)
-	if did.After >= did.Before {
-		return false, nil
-	}
-	s.conv = history.New(msgs)
-	return true, s.emit(ctx, round.Rewritten{
-		Messages: s.conv.Messages(), Cause: "the conversation did not fit the context window of LLM " + s.model.Name, Dropped: did.String(),
-	})
-}
-
-func fromSupervisor(m llm.Message) bool {
-	return m.Role == llm.User && strings.HasPrefix(m.Content, agentdef.FromSupervisor)
 }

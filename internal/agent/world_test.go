@@ -147,7 +147,11 @@ type record struct {
 	keyInfo  string
 	spent    llm.Usage
 	applied  []uint64
-	ran      bool // Run was called for this round before
+	// reserved is open, estimated counts beside spent.
+	reserved, estimated llm.Amount
+	context             int
+	lastLLM             string
+	ran                 bool // Run was called for this round before
 }
 
 func (r *record) take(in round.Input) {
@@ -164,7 +168,11 @@ func (r *record) take(in round.Input) {
 
 // input is the input of the next call of Run.
 func (r *record) input(in round.Input) round.Input {
+	if r.ran {
+		r.estimated, r.reserved = r.estimated.Add(r.reserved), llm.Amount{}
+	}
 	in.Prepared, in.Conversation, in.KeyInfo, in.Spent = r.prepared, slices.Clone(r.conv), r.keyInfo, r.spent
+	in.Estimated, in.Context, in.LastLLM = r.estimated, r.context, r.lastLLM
 	if r.ran {
 		in.Resumed = &round.Resumed{Turn: r.turn, Begun: r.begun}
 	}
@@ -173,7 +181,9 @@ func (r *record) input(in round.Input) round.Input {
 }
 
 // nextRound forgets the round but keeps the session.
-func (r *record) nextRound() { r.ran, r.turn, r.begun = false, 0, nil }
+func (r *record) nextRound() {
+	r.ran, r.turn, r.begun, r.reserved = false, 0, nil, llm.Amount{}
+}
 
 func (r *record) emit(e round.Event) error {
 	n := len(r.events)
@@ -190,6 +200,8 @@ func (r *record) emit(e round.Event) error {
 		r.conv = append(r.conv, onDisk(e.Message))
 		r.turn = e.Turn
 		r.spent = r.spent.Add(e.Spent)
+		r.estimated, r.reserved = r.estimated.Add(e.Estimated), llm.Amount{}
+		r.context, r.lastLLM = e.Context, e.LLM
 		r.begun = map[string]bool{}
 		for _, id := range e.Begun {
 			r.begun[id] = true
@@ -204,9 +216,12 @@ func (r *record) emit(e round.Event) error {
 		}
 		r.applied = append(r.applied, e.Applied...)
 	case round.Rewritten:
-		r.conv = slices.Clone(e.Messages)
+		r.conv, r.context = slices.Clone(e.Messages), 0
+	case round.Reserved:
+		r.reserved = e.Amount
 	case round.SpentBeside:
 		r.spent = r.spent.Add(e.Spent)
+		r.estimated, r.reserved = r.estimated.Add(e.Estimated), llm.Amount{}
 	}
 	if r.after != nil {
 		return r.after(n, e)

@@ -1,9 +1,14 @@
 // Package agentdef says what an agent is: a Definition with its system prompt,
 // tools, model and limits, and a Registry that finds one by name.
 //
-// It is a leaf. It knows the built-in general agent; definitions that come from
-// files are made into Definitions elsewhere and handed to NewRegistry, so that
-// everything which runs agents sees one type whatever its origin.
+// General is built in; ParseFile makes a Definition of a file, as it is written for
+// this daemon or for Claude Code; a Library keeps those of the directories where
+// agent files lie and notices when they change. What runs agents sees one type
+// whatever its origin.
+//
+// A file that cannot be read as it was meant is not loaded, and nothing in a file
+// that is misspelt or unknown grants anything: an agent may turn out to have fewer
+// rights than its author thought, never more.
 package agentdef
 
 import (
@@ -176,6 +181,8 @@ func (d Definition) Validate() error {
 // number of goroutines may use it; a reload makes a new one.
 type Registry struct {
 	defs map[string]Definition
+	// broken are the files that are not loaded, by the name that they would have.
+	broken map[string]error
 }
 
 // NewRegistry holds General and defs. A definition named "general" takes
@@ -211,7 +218,7 @@ func (r *Registry) Lookup(name string) (Definition, error) {
 	}
 	d, ok := r.defs[name]
 	if !ok {
-		return Definition{}, &UnknownError{Name: name, Known: r.Names()}
+		return Definition{}, &UnknownError{Name: name, Known: r.Names(), Err: r.broken[name]}
 	}
 	return d.Clone(), nil
 }
@@ -226,8 +233,15 @@ type UnknownError struct {
 	Name string
 	// Known are the names that there are.
 	Known []string
+	// Err is what is wrong with the file that would define it; nil: there is none.
+	Err error
 }
 
+func (e *UnknownError) Unwrap() error { return e.Err }
+
 func (e *UnknownError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("the agent %q is not loaded: %v", e.Name, e.Err)
+	}
 	return fmt.Sprintf("no agent is named %q; there are: %s", e.Name, strings.Join(e.Known, ", "))
 }

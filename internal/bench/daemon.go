@@ -4,201 +4,191 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
-	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
 
-// daemon is the real program with a scripted model.
-type daemon struct {
-	temp  string
-	model *llmtest.Server
+// process is a program under measurement: the daemon, a floor of its own, or an
+// agent of GenericAgent.
+type process struct {
 	cmd   *exec.Cmd
 	ended chan error
-
-	mu sync.Mutex
-	// awaited gets the arrival of the request whose newest message holds a text.
-	awaited map[string]chan<- time.Time
 }
 
-func startDaemon(ctx context.Context, binary, dir string) (*daemon, error) {
-	d := &daemon{temp: filepath.Join(dir, "temp"), awaited: map[string]chan<- time.Time{}, ended: make(chan error, 1)}
-	var err error
-	// The checks of conversations cost the server time, not the daemon.
-	if d.model, err = llmtest.Start(d.answer, llmtest.Forget(), llmtest.Lenient()); err != nil {
+func startProcess(cmd *exec.Cmd) (*process, error) {
+	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	config := fmt.Sprintf("temp_dir = \"temp\"\nstate_dir = \"state\"\nreply_timeout = \"2h\"\n[[llm]]\nname = \"scripted\"\nbase_url = %q\n"+
-		"api_key_env = \"\"\nmodel = \"test\"\ncontext_window = 200000\n[log]\nlevel = \"warn\"\n", d.model.URL)
-	path := filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		return nil, err
-	}
-	log, err := os.Create(filepath.Join(dir, "daemon.log"))
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	d.cmd = exec.Command(binary, "run", "--config", path)
-	d.cmd.Stderr = log
-	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
-	if err := d.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() { d.ended <- d.cmd.Wait() }()
-	// It is there when the directory is.
-	return d, d.until(ctx, func() bool { _, err := os.Stat(d.temp); return err == nil })
+	p := &process{cmd: cmd, ended: make(chan error, 1)}
+	go func() { p.ended <- cmd.Wait() }()
+	return p, nil
 }
 
-// stop ends the daemon and the model.
-func (d *daemon) stop() error {
-	defer d.model.Close()
-	if err := d.cmd.Process.Signal(os.Interrupt); err != nil {
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// stop ends the process and wants it to end well.
+func (p *process) stop() error {
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	select {
-	case err := <-d.ended:
+	case err := <-p.ended:
 		return err
 	case <-time.After(time.Minute):
-		return errors.Join(errors.New("the daemon does not end"), d.cmd.Process.Kill(), <-d.ended)
+		return errors.Join(errors.New("the process does not end"), p.kill())
 	}
 }
 
-// until waits until a thing is so, or the daemon or ctx ends.
-func (d *daemon) until(ctx context.Context, so func() bool) error {
-	tick := time.NewTicker(time.Millisecond)
+// kill ends the process as the kernel does when memory runs out.
+func (p *process) kill() error {
+	err := p.cmd.Process.Kill()
+	<-p.ended
+	return err
+}
+
+// until waits until a thing is so, or the process or ctx ends.
+func (p *process) until(ctx context.Context, every time.Duration, so func() bool) error {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for !so() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
-		case err := <-d.ended:
-			d.ended <- err
-			return fmt.Errorf("the daemon ended: %w", err)
+		case err := <-p.ended:
+			p.ended <- err
+			return fmt.Errorf("the process ended: %w", err)
 		}
 	}
 	return nil
 }
 
-// answer completes every round at once.
-func (d *daemon) answer(r *llmtest.Request) llmtest.Reply {
-	newest := r.LastUser()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for text, ch := range d.awaited {
-		if strings.Contains(newest, text) {
-			delete(d.awaited, text)
-			ch <- r.At
-		}
-	}
-	return llmtest.Done("done")
+// daemon is the real program in a place of its own, with a scripted model.
+type daemon struct {
+	*process
+	binary, dir, temp string
+	model             *model
+	env               []string
+	profiles          *http.Client
 }
 
-// write writes a file of a task as `>` does, and returns how long it takes from
-// its closing until the model is asked about it.
-func (d *daemon) write(ctx context.Context, task, file, text string) (time.Duration, error) {
-	arrived := make(chan time.Time, 1)
-	d.mu.Lock()
-	d.awaited[text] = arrived
-	d.mu.Unlock()
-	f, err := os.Create(filepath.Join(d.temp, task, file))
-	if err != nil {
-		return 0, err
+// startDaemon starts the program in dir. overrides are variables that override
+// keys of its configuration.
+func startDaemon(ctx context.Context, binary, dir string, m *model, overrides ...string) (*daemon, error) {
+	d := &daemon{binary: binary, dir: dir, temp: filepath.Join(dir, "temp"), model: m}
+	config := fmt.Sprintf("temp_dir = \"temp\"\nstate_dir = \"state\"\nreply_timeout = \"24h\"\n[[llm]]\nname = \"scripted\"\nbase_url = %q\n"+
+		"api_key_env = \"\"\nmodel = \"test\"\ncontext_window = 100000000\n[log]\nlevel = \"warn\"\n", m.server.URL)
+	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
+		return nil, err
 	}
-	if _, err := f.WriteString(text + "\n"); err != nil {
-		return 0, errors.Join(err, f.Close())
-	}
-	if err := f.Close(); err != nil {
-		return 0, err
-	}
-	closed := time.Now()
-	select {
-	case at := <-arrived:
-		return at.Sub(closed), nil
-	case <-time.After(time.Minute):
-		return 0, fmt.Errorf("the model was not asked about %s of task %s", file, task)
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
+	socket := filepath.Join(dir, "pprof")
+	d.profiles = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
+	d.env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GASUPERVISOR_INTERNAL_PPROF=" + socket,
+	}, overrides...)
+	return d, d.start(ctx)
 }
 
-// settled waits until a task waits for a reply, and nothing of its round is left
-// to be written.
-func (d *daemon) settled(ctx context.Context, task string, round int) error {
-	path := filepath.Join(d.temp, task, taskdir.OutputName(round))
-	return d.until(ctx, func() bool {
-		text, err := os.ReadFile(path)
-		return err == nil && strings.HasSuffix(string(text), taskdir.Marker+"\n")
+// start starts the program, again after it has ended, and waits until it works.
+func (d *daemon) start(ctx context.Context) error {
+	if err := d.launch(); err != nil {
+		return err
+	}
+	return d.until(ctx, time.Millisecond, func() bool {
+		_, err := d.goroutines()
+		return err == nil
 	})
 }
 
-// inputs measures n new tasks, one after the other.
-func (d *daemon) inputs(ctx context.Context, n int) (sample, error) {
-	var s sample
-	for i := range n {
-		task := fmt.Sprintf("input %d", i)
-		if err := os.Mkdir(filepath.Join(d.temp, task), 0o755); err != nil {
-			return nil, err
-		}
-		took, err := d.write(ctx, task, taskdir.InputFile, fmt.Sprintf("input-%d.", i))
-		if err != nil {
-			return nil, err
-		}
-		s = append(s, took)
-		if err := d.settled(ctx, task, 0); err != nil {
-			return nil, err
-		}
+// launch starts the program and does not wait.
+func (d *daemon) launch() error {
+	log, err := os.OpenFile(filepath.Join(d.dir, "daemon.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
 	}
-	return s, nil
+	defer log.Close()
+	if err := os.RemoveAll(filepath.Join(d.dir, "pprof")); err != nil {
+		return err
+	}
+	cmd := exec.Command(d.binary, "run", "--config", filepath.Join(d.dir, "config.toml"))
+	cmd.Env, cmd.Stderr = d.env, log
+	d.process, err = startProcess(cmd)
+	return err
 }
 
-// wait brings n sessions to where they wait, each with a conversation of so many
-// bytes.
-func (d *daemon) wait(ctx context.Context, n, bytes int) error {
-	for i := range n {
-		task := waitingName(i)
-		if err := os.Mkdir(filepath.Join(d.temp, task), 0o755); err != nil {
-			return err
-		}
-		text := strings.Repeat("A line of some length in a conversation that has gone on.\n", bytes/59+1)
-		if err := os.WriteFile(filepath.Join(d.temp, task, taskdir.InputFile), []byte(text), 0o644); err != nil {
-			return err
+// stop ends the daemon, and adds what its log complains of to the error.
+func (d *daemon) stop() error {
+	err := d.process.stop()
+	log, rerr := os.ReadFile(filepath.Join(d.dir, "daemon.log"))
+	if rerr != nil {
+		return errors.Join(err, rerr)
+	}
+	var errs []error
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "level=ERROR") && len(errs) < 3 {
+			errs = append(errs, errors.New("the daemon's log says: "+strings.TrimSpace(line)))
 		}
 	}
-	for i := range n {
-		if err := d.settled(ctx, waitingName(i), 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(append(errs, err)...)
 }
 
-func waitingName(i int) string { return fmt.Sprintf("waiting %d", i) }
+func (d *daemon) profile(path string) (string, error) {
+	resp, err := d.profiles.Get("http://daemon/debug/pprof/" + path)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err
+}
 
-// replies measures n replies to sessions that wait, chosen at random, one after
-// the other.
-func (d *daemon) replies(ctx context.Context, n, waiting int) (sample, error) {
-	rounds := map[int]int{}
-	var s sample
-	for i := range n {
-		which := rand.IntN(waiting)
-		rounds[which]++
-		took, err := d.write(ctx, waitingName(which), taskdir.ReplyFile, fmt.Sprintf("reply-%d.", i))
-		if err != nil {
-			return nil, err
+// goroutines counts those of the daemon.
+func (d *daemon) goroutines() (int, error) {
+	text, err := d.profile("goroutine?debug=1")
+	if err != nil {
+		return 0, err
+	}
+	n, _, _ := strings.Cut(strings.TrimPrefix(text, "goroutine profile: total "), "\n")
+	return strconv.Atoi(n)
+}
+
+// heap says what the daemon's memory is used for, in bytes. Asking collects garbage.
+type heap struct{ inUse, stacks, sys int64 }
+
+func (d *daemon) heap() (h heap, err error) {
+	text, err := d.profile("heap?debug=1&gc=1")
+	if err != nil {
+		return h, err
+	}
+	for line := range strings.Lines(text) {
+		name, v, ok := strings.Cut(strings.TrimSpace(line), " = ")
+		if !ok {
+			continue
 		}
-		s = append(s, took)
-		if err := d.settled(ctx, waitingName(which), rounds[which]); err != nil {
-			return nil, err
+		v, _, _ = strings.Cut(v, " ")
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			continue
+		}
+		switch name {
+		case "# HeapAlloc":
+			h.inUse = n
+		case "# Stack":
+			h.stacks = n
+		case "# Sys":
+			h.sys = n
 		}
 	}
-	return s, nil
+	return h, nil
 }

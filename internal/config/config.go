@@ -32,6 +32,9 @@ type Config struct {
 	MaxRunning   int           `toml:"max_running" eg:"32"`
 	Settle       time.Duration `toml:"settle" eg:"\"250ms\""`
 	StopTimeout  time.Duration `toml:"stop_timeout" eg:"\"20s\""`
+	// AgentsDir holds agent files and SkillsDir skills; they may be missing.
+	AgentsDir string `toml:"agents_dir" eg:"\"agents\""`
+	SkillsDir string `toml:"skills_dir" eg:"\"skills\""`
 
 	// LLMs are the models that can be asked; the first is the default. There is
 	// always at least one.
@@ -59,6 +62,11 @@ type LLM struct {
 	Model      string `toml:"model" eg:"\"gpt-5-mini\""`
 	// ContextWindow is in tokens; 0 while it is unknown.
 	ContextWindow int `toml:"context_window" eg:"400000"`
+	// CompactAt is the part of ContextWindow from which on conversations are made
+	// smaller; ReplyReserve is how many tokens are kept free for an answer, in the
+	// window and in budgets: 0 is what suits the window.
+	CompactAt    float64 `toml:"compact_at" eg:"0.75"`
+	ReplyReserve int     `toml:"reply_reserve" eg:"4096"`
 	// MaxConcurrent is how many requests may be in flight at once.
 	MaxConcurrent int `toml:"max_concurrent" eg:"16"`
 	// Fallback names the entries that are asked, in this order, when this one fails.
@@ -272,6 +280,8 @@ func Default() Config {
 		MaxRunning:   32,
 		Settle:       250 * time.Millisecond,
 		StopTimeout:  20 * time.Second,
+		AgentsDir:    "agents",
+		SkillsDir:    "skills",
 		LLMs:         []LLM{defaultLLM()},
 		Agent: Agent{
 			Completion:        CompletionTool,
@@ -310,6 +320,7 @@ func defaultPrice() *Price { return &Price{Input: 0.25, Cached: 0.025, Output: 2
 // model it is.
 func newLLM() LLM {
 	return LLM{
+		CompactAt:      0.75,
 		MaxConcurrent:  16,
 		ToolCalls:      ToolCallsNative,
 		MaxTokensField: "auto",

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -59,12 +61,42 @@ func (f faults) Unwrap() []error {
 	return errs
 }
 
-// orNil is nil where nothing is wrong.
+// orNil is nil where nothing is wrong, and sorted otherwise: the file from top to
+// bottom, then the environment.
 func (f faults) orNil() error {
 	if len(f) == 0 {
 		return nil
 	}
+	slices.SortStableFunc(f, func(a, b *Error) int {
+		if (a.Line == 0) != (b.Line == 0) {
+			return b.Line - a.Line
+		}
+		return a.Line - b.Line
+	})
 	return f
+}
+
+// together joins what is wrong with types and what is wrong with values. A value
+// that could not be read is at its default, about which nothing is said; nor about
+// other LLMs where one could not be read, since they name each other.
+func together(types, values error) error {
+	t, _ := types.(faults)
+	v, ok := values.(faults)
+	if types != nil && t == nil || values != nil && !ok {
+		return errors.Join(types, values)
+	}
+	unread := func(key string) bool {
+		return slices.ContainsFunc(t, func(e *Error) bool {
+			return e.Key == key || strings.HasPrefix(e.Key, "llm") && strings.HasPrefix(key, "llm")
+		})
+	}
+	all := slices.Clone(t)
+	for _, e := range v {
+		if !unread(e.Key) {
+			all = append(all, e)
+		}
+	}
+	return all.orNil()
 }
 
 // OriginKind says what kind of place a value came from.

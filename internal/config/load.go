@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/gasupervisor/gasupervisor/internal/spelling"
 )
 
 // maxSize bounds a configuration file.
@@ -105,13 +107,13 @@ func Load(opts Options) (*Loaded, error) {
 		return nil, err
 	}
 	l, err := parse(place.data, place.file, env)
-	if err != nil {
+	if l == nil {
 		return nil, err
 	}
 	l.File, l.Dir, l.Why = place.file, place.dir, place.why
 	l.Warnings = append(place.warnings, l.Warnings...)
 	l.absolute()
-	if err := l.validate(); err != nil {
+	if err := together(err, l.validate()); err != nil {
 		return nil, err
 	}
 	if opts.ReadKeys {
@@ -154,7 +156,8 @@ func varNames(environ []string) []string {
 }
 
 // parse reads a configuration's text and applies the environment. Paths stay as
-// they are; nothing is validated but types. The text may be empty.
+// they are; nothing is validated but types. The text may be empty. What has a
+// wrong type stays at its default, and comes back beside the rest as faults.
 func parse(data []byte, file string, env lookup) (*Loaded, error) {
 	text, err := plainText(data, file)
 	if err != nil {
@@ -172,9 +175,6 @@ func parse(data []byte, file string, env lookup) (*Loaded, error) {
 		c.LLMs = []LLM{newLLM()}
 	}
 	known := d.applyEnv(&c, env.get)
-	if err := d.faults.orNil(); err != nil {
-		return nil, err
-	}
 	l := &Loaded{Config: c, origins: d.origins}
 	l.fillFirst(env)
 	for i := range l.Config.LLMs {
@@ -185,7 +185,7 @@ func parse(data []byte, file string, env lookup) (*Loaded, error) {
 		e.BaseURL = strings.TrimRight(strings.TrimSpace(e.BaseURL), "/")
 	}
 	l.warnUnknownVars(env, known)
-	return l, nil
+	return l, d.faults.orNil()
 }
 
 func cmpOr(a, b string) string {
@@ -265,14 +265,8 @@ func (l *Loaded) warnUnknownVars(env lookup, known map[string]bool) {
 			continue
 		}
 		w := fmt.Sprintf("environment: %s overrides nothing", name)
-		best, bestDistance := "", 4
-		for _, k := range sortedKeys(known) {
-			if n := distance(name, k); n < bestDistance {
-				best, bestDistance = k, n
-			}
-		}
-		if best != "" {
-			w += "; did you mean " + best + "?"
+		if meant := spelling.Nearest(name, sortedKeys(known)); meant != "" {
+			w += "; did you mean " + meant + "?"
 		}
 		l.Warnings = append(l.Warnings, w)
 	}
@@ -281,7 +275,7 @@ func (l *Loaded) warnUnknownVars(env lookup, known map[string]bool) {
 // absolute makes every path absolute and fills in the sandbox's default roots.
 func (l *Loaded) absolute() {
 	c := &l.Config
-	paths := []*string{&c.TempDir, &c.StateDir}
+	paths := []*string{&c.TempDir, &c.StateDir, &c.AgentsDir, &c.SkillsDir}
 	for i := range c.LLMs {
 		paths = append(paths, &c.LLMs[i].APIKeyFile)
 	}

@@ -73,6 +73,8 @@ func TestFaults(t *testing.T) {
 		{"no wait", "\n\nreply_timeout = \"0s\"\n", nil, []string{`:3: reply_timeout: got "0s"`}},
 		{"empty directory", "temp_dir = \"\"\n", nil, []string{":1: temp_dir: is empty"}},
 		{"state in temp", "temp_dir = \"temp\"\nstate_dir = \"temp/state\"\n", nil, []string{":2: state_dir:", "lies in temp_dir"}},
+		{"agents in temp", "temp_dir = \"t\"\nagents_dir = \"t/agents\"\n", nil, []string{":2: agents_dir:", "lies in temp_dir"}},
+		{"skills in temp", "temp_dir = \"t\"\nskills_dir = \"t\"\n", nil, []string{":2: skills_dir:", "lies in temp_dir"}},
 		{"temp in state", "temp_dir = \"state/temp\"\n", nil, []string{":1: temp_dir:", "lies in state_dir"}},
 		{"same name twice", "[[llm]]\nname = \"a\"\nmodel = \"x\"\n[[llm]]\nname = \"a\"\nmodel = \"y\"\n", nil, []string{`:5: llm[1].name: "a" is llm[0]'s name already`}},
 		{"second entry without name", "[[llm]]\n[[llm]]\nmodel = \"y\"\n", nil, []string{`:2: llm[1].name: is missing`}},
@@ -142,6 +144,22 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	if got := strings.Count(fmt.Sprint(err), "\n"); got != 2 {
 		t.Errorf("want three lines, got\n%v", err)
 	}
+	// Of types and of values, from top to bottom. What could not be read has its
+	// default, about which nothing is said.
+	_, err = loadText(t, strings.Join([]string{
+		`max_running = -1`, `temp_dir = 3`, `settle = "-3s"`, `[[llm]]`, `name = "a"`, `model = 5`, `fallback = ["b"]`, `[[llm]]`, `name = 3`,
+		`[log]`, `level = "loud"`,
+	}, "\n"))
+	var got []string
+	for line := range strings.Lines(fmt.Sprint(err)) {
+		_, after, _ := strings.Cut(line, "c.toml:")
+		key, _, _ := strings.Cut(after, ": g")
+		got = append(got, key)
+	}
+	want := []string{"1: max_running", "2: temp_dir", "3: settle", "6: llm[0].model", "9: llm[1].name", "11: log.level"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s\n%v", diff, err)
+	}
 }
 
 func TestValues(t *testing.T) {
@@ -181,6 +199,8 @@ roots = ["sub", "/srv"]
 	want := Default()
 	want.TempDir = filepath.Join(l.Dir, "t")
 	want.StateDir = filepath.Join(l.Dir, "state")
+	want.AgentsDir = filepath.Join(l.Dir, "agents")
+	want.SkillsDir = filepath.Join(l.Dir, "skills")
 	want.ReplyTimeout = 90 * time.Second
 	want.Settle = 1500 * time.Millisecond
 	first, second := newLLM(), newLLM()

@@ -109,6 +109,11 @@ func (v *validator) top(c *Config) {
 			v.add("temp_dir", fmt.Sprintf("%q lies in state_dir", c.TempDir), "want a directory beside it, such as \"temp\"")
 		}
 	}
+	for _, d := range []struct{ key, path, eg string }{{"agents_dir", c.AgentsDir, "agents"}, {"skills_dir", c.SkillsDir, "skills"}} {
+		if d.path != "" && c.TempDir != "" && within(d.path, c.TempDir) {
+			v.add(d.key, fmt.Sprintf("%q lies in temp_dir, where agents write", d.path), fmt.Sprintf("want a directory beside it, such as %q", d.eg))
+		}
+	}
 	v.duration("reply_timeout", c.ReplyTimeout, time.Second, 10*365*day)
 	v.between("max_running", c.MaxRunning, 1, 10000)
 	v.duration("settle", c.Settle, time.Millisecond, time.Minute)
@@ -150,6 +155,13 @@ func (v *validator) llm(c *Config, i int) {
 	}
 	if e.ContextWindow != 0 {
 		v.between(at("context_window"), e.ContextWindow, 1024, 1<<30)
+	}
+	if e.CompactAt < 0.1 || e.CompactAt > 1 {
+		v.add(at("compact_at"), fmt.Sprintf("got %g", e.CompactAt), "want a part of the window from 0.1 to 1")
+	}
+	v.between(at("reply_reserve"), e.ReplyReserve, 0, 1<<30)
+	if e.ContextWindow > 0 && e.ReplyReserve >= e.ContextWindow {
+		v.add(at("reply_reserve"), fmt.Sprintf("got %d", e.ReplyReserve), fmt.Sprintf("want less than context_window, %d", e.ContextWindow))
 	}
 	v.between(at("max_concurrent"), e.MaxConcurrent, 1, 10000)
 	for j, name := range e.Fallback {

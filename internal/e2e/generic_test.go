@@ -110,13 +110,28 @@ func TestGenericAgentFunction(t *testing.T) {
 	wants(t, "the request", d.model.Requests()[0].FirstUser(), "what is the answer?")
 
 	d.write("again.md", "what is the answer?")
+	d.write("again.out.txt", "an old answer\n\n[ROUND END]\n")
 	out, errOut, code = d.cli("--func", "again.md")
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s", code, errOut)
 	}
 	pid := d.pidOf(out)
+	if old, err := os.ReadFile(d.path("again.out.txt")); strings.Contains(string(old), "old answer") {
+		t.Errorf("when the number is printed the old answer is still there: %q, %v", old, err)
+	}
 	wants(t, "again.out.txt", d.finished(d.path("again.out.txt")), "forty-two")
 	d.until("the process in the background ends", func() bool { return !alive(pid) })
+}
+
+// What would end the process in the background is said before it is one.
+func TestGenericAgentFunctionWithoutAPrompt(t *testing.T) {
+	t.Parallel()
+	d := newPlace(t, llmtest.Always(llmtest.Done("nothing")))
+	out, errOut, code := d.cli("--func", "missing.txt")
+	if code != 2 || strings.Contains(out, "PID") {
+		t.Errorf("exit code %d, output %q", code, out)
+	}
+	wants(t, "the message", errOut, "missing.txt")
 }
 
 func TestGenericAgentFunctionThatFailsHasItsFileAllTheSame(t *testing.T) {

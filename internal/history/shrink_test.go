@@ -1,6 +1,7 @@
 package history
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func TestEstimate(t *testing.T) {
 func TestCutToolResults(t *testing.T) {
 	msgs := session(5, 3000)
 	before := script(msgs)
-	out, n := CutToolResults(msgs, 2, 300)
+	out, n := CutToolResults(msgs, 2, 300, nil)
 	valid(t, out)
 	if n != 9 || len(out) != len(msgs) {
 		t.Errorf("%d results cut", n)
@@ -71,16 +72,16 @@ func TestCutToolResults(t *testing.T) {
 	if script(msgs) != before {
 		t.Error("the messages that were passed in changed")
 	}
-	if again, n := CutToolResults(out, 2, 300); n != 0 || &again[0] != &out[0] {
+	if again, n := CutToolResults(out, 2, 300, nil); n != 0 || &again[0] != &out[0] {
 		t.Errorf("cut again: %d", n)
 	}
-	if _, n := CutToolResults(msgs, 0, 300); n != 15 {
+	if _, n := CutToolResults(msgs, 0, 300, nil); n != 15 {
 		t.Errorf("%d results cut of all", n)
 	}
-	if _, n := CutToolResults(msgs, 9, 300); n != 0 {
+	if _, n := CutToolResults(msgs, 9, 300, nil); n != 0 {
 		t.Errorf("%d results cut with all turns kept", n)
 	}
-	if out, n := CutToolResults(nil, 0, -1); out != nil || n != 0 {
+	if out, n := CutToolResults(nil, 0, -1, nil); out != nil || n != 0 {
 		t.Errorf("nothing: %v, %d", out, n)
 	}
 }
@@ -109,9 +110,9 @@ func TestCutArguments(t *testing.T) {
 
 func TestDropMiddle(t *testing.T) {
 	msgs := session(30, 10)
-	out, n := DropMiddle(msgs, 3, "dropped", supervisors)
+	out, n := DropMiddle(msgs, 3, supervisors, nil)
 	valid(t, out)
-	want := append([]llm.Message{msgs[0], msgs[1], user("dropped"), user("[supervisor]\nnote 9"), user("[supervisor]\nnote 19")}, msgs[turnStart(msgs, 3):]...)
+	want := append([]llm.Message{msgs[0], msgs[1], user(DroppedNotice), user("[supervisor]\nnote 9"), user("[supervisor]\nnote 19")}, msgs[turnStart(msgs, 3):]...)
 	same(t, out, want)
 	if n != len(msgs)-len(want)+1 {
 		t.Errorf("%d messages dropped", n)
@@ -120,14 +121,14 @@ func TestDropMiddle(t *testing.T) {
 	// Later, once more: one notice stands, the first message and the pairs stay.
 	more := append(append([]llm.Message{}, out...), session(20, 10)[2:]...)
 	more = Repair(more)
-	out, _ = DropMiddle(more, 2, "dropped", nil)
+	out, _ = DropMiddle(more, 2, nil, nil)
 	valid(t, out)
-	if got := strings.Count(script(out), `"dropped"`); got != 1 || out[0].Content != "be good" || out[1].Content != msgs[1].Content {
+	if got := strings.Count(script(out), "dropped here to save space"); got != 1 || out[0].Content != "be good" || out[1].Content != msgs[1].Content {
 		t.Errorf("%d notices in\n%s", got, script(out))
 	}
 
 	// The reply that brought about the first turn that stays stays with it.
-	out, _ = DropMiddle(append(session(10, 10), session(1, 10)[2:]...), 1, "dropped", nil)
+	out, _ = DropMiddle(append(session(10, 10), session(1, 10)[2:]...), 1, nil, nil)
 	if !strings.Contains(script(out), "note 9") {
 		t.Errorf("the reply is gone:\n%s", script(out))
 	}
@@ -142,9 +143,78 @@ func TestDropMiddle(t *testing.T) {
 		"all turns newer": {session(3, 10), 3},
 		"only users":      {[]llm.Message{user("x"), user("y"), user("z")}, 1},
 	} {
-		if out, n := DropMiddle(tc.msgs, tc.keep, "dropped", nil); n != 0 || len(out) != len(tc.msgs) {
+		if out, n := DropMiddle(tc.msgs, tc.keep, nil, nil); n != 0 || len(out) != len(tc.msgs) {
 			t.Errorf("%s: dropped %d", name, n)
 		}
+	}
+}
+
+func TestReplaceReads(t *testing.T) {
+	reads := func(c llm.ToolCall, result string) (Range, bool) {
+		var r Range
+		if c.Name != "read" || json.Unmarshal([]byte(c.Arguments), &r) != nil || strings.HasPrefix(result, "unchanged") {
+			return Range{}, false
+		}
+		return r, true
+	}
+	long := func(s string) string { return s + strings.Repeat("x", 200) }
+	msgs := []llm.Message{user("go")}
+	read := func(args, text string) {
+		id := fmt.Sprint("c", len(msgs))
+		msgs = append(msgs, says("", id+" read "+args), result(id, text))
+	}
+	read(`{"File":"a"}`, long("a1"))
+	read(`{"File":"b","From":1,"To":50}`, long("b1-50"))
+	read(`{"File":"b","From":10,"To":20}`, long("b10-20"))
+	read(`{"File":"a"}`, long("a2"))
+	read(`{"File":"a"}`, "unchanged since the read above, in so many words that it is long enough to be worth it to be taken out, if it were real")
+	read(`{"File":"c"}`, "short")
+	read(`{"File":"b","From":15,"To":30}`, long("b15-30"))
+	read(`{"File":"c"}`, long("c2"))
+	read(`{"File":"b","From":5,"To":30}`, long("b5-30"))
+	out, n := ReplaceReads(msgs, reads)
+	valid(t, out)
+	var kept []string
+	for _, m := range out {
+		if m.Role == llm.ToolRole && m.Content != ReadNotice {
+			kept = append(kept, strings.TrimRight(m.Content, "x"))
+		}
+	}
+	if got := strings.Join(kept, " "); n != 3 || !strings.HasPrefix(got, "b1-50 a2 unchanged") || !strings.HasSuffix(got, "short c2 b5-30") {
+		t.Errorf("%d replaced, left: %s", n, got)
+	}
+	if again, n := ReplaceReads(out, reads); n != 0 || &again[0] != &out[0] {
+		t.Errorf("replaced again: %d", n)
+	}
+	if out, n := ReplaceReads(msgs, nil); n != 0 || &out[0] != &msgs[0] {
+		t.Errorf("replaced without knowing what a read is: %d", n)
+	}
+}
+
+// A loaded skill stays, in the middle of a turn of other calls.
+func TestPinnedCallsStay(t *testing.T) {
+	skill := func(c llm.ToolCall) bool { return c.Name == "use_skill" }
+	text := strings.Repeat("how to do it ", 500)
+	msgs := append(session(2, 3000), says("first", "s1 read", `s2 use_skill {"skill_name":"x"}`, "s3 read"), result("s2", text), result("s1", "r"), result("s3", "r"))
+	msgs = append(msgs, session(12, 3000)[2:]...)
+	msgs = Repair(msgs)
+	for _, limit := range []int{20_000, 8000, 3000} {
+		out, did := Shrink(msgs, limit, Rules{Keep: supervisors, Pinned: skill})
+		valid(t, out)
+		found := 0
+		for _, m := range out {
+			if m.Content == text && m.ToolCallID == "s2" {
+				found++
+			}
+		}
+		if found != 1 {
+			t.Errorf("limit %d: the skill is there %d times; %+v", limit, found, did)
+		}
+	}
+	out, did := Shrink(msgs, 100, Rules{Pinned: skill, Gentle: true})
+	valid(t, out)
+	if newest := out[len(out)-1]; newest.Content != msgs[len(msgs)-1].Content || did.After <= 100 {
+		t.Errorf("gently: %+v", did)
 	}
 }
 
@@ -156,7 +226,7 @@ func TestDropMiddleOfTools(t *testing.T) {
 		msgs = append(msgs, says("", id+"0 read", id+"1 read", id+"2 read"), result(id+"2", "z"), result(id+"0", "x"), result(id+"1", "y"))
 	}
 	for keep := range 11 {
-		out, _ := DropMiddle(msgs, keep, "dropped", nil)
+		out, _ := DropMiddle(msgs, keep, nil, nil)
 		valid(t, out)
 		if out[0].Content != "go" {
 			t.Errorf("keeping %d: begins with %s", keep, script(out[:1]))
@@ -170,7 +240,7 @@ func TestShrink(t *testing.T) {
 	before := script(msgs)
 	last := all
 	for _, limit := range []int{all * 9 / 10, all / 2, all / 5, all / 20, 3000, 1000} {
-		out, did := Shrink(msgs, limit, supervisors)
+		out, did := Shrink(msgs, limit, Rules{Keep: supervisors})
 		valid(t, out)
 		if did.Before != all || did.After != Estimate(out) || did.After > limit || did.After > last {
 			t.Errorf("limit %d: %+v", limit, did)
@@ -186,20 +256,20 @@ func TestShrink(t *testing.T) {
 	if script(msgs) != before {
 		t.Error("the messages that were passed in changed")
 	}
-	if out, did := Shrink(msgs, all, nil); &out[0] != &msgs[0] || did != (Shrunk{Before: all, After: all}) {
+	if out, did := Shrink(msgs, all, Rules{}); &out[0] != &msgs[0] || did != (Shrunk{Before: all, After: all}) {
 		t.Errorf("what fits was changed: %+v", did)
 	}
 
 	// One huge result in the newest turn, in a small window.
 	small := []llm.Message{user("x"), says("", "a read"), result("a", strings.Repeat("line\n", 10_000))}
-	out, did := Shrink(small, 3000, nil)
+	out, did := Shrink(small, 3000, Rules{})
 	valid(t, out)
 	if did.After > 3000 || did.Results == 0 || !strings.Contains(did.String(), "tool results") {
 		t.Errorf("%+v", did)
 	}
 	// What cannot be made smaller says so.
 	huge := []llm.Message{user(strings.Repeat("word ", 10_000)), says("ok")}
-	if out, did := Shrink(huge, 1000, nil); did.After <= 1000 || &out[0] != &huge[0] {
+	if out, did := Shrink(huge, 1000, Rules{}); did.After <= 1000 || &out[0] != &huge[0] {
 		t.Errorf("%+v", did)
 	}
 }
@@ -208,18 +278,18 @@ func FuzzShrink(f *testing.F) {
 	f.Add(uint8(5), uint8(2), uint16(100), uint16(50))
 	f.Fuzz(func(t *testing.T, turns, keep uint8, size, limit uint16) {
 		msgs := session(int(turns)%20, int(size)%5000)
-		out, _ := CutToolResults(msgs, int(keep), int(limit))
+		out, _ := CutToolResults(msgs, int(keep), int(limit), nil)
 		valid(t, out)
 		out, _ = CutArguments(out, int(keep), int(limit))
 		valid(t, out)
-		out, _ = DropMiddle(out, int(keep), "dropped", nil)
+		out, _ = DropMiddle(out, int(keep), nil, nil)
 		valid(t, out)
-		out, did := Shrink(msgs, int(limit), supervisors)
+		out, did := Shrink(msgs, int(limit), Rules{Keep: supervisors})
 		valid(t, out)
 		if did.After > did.Before+EstimateText(DroppedNotice)+4 {
 			t.Fatalf("grew: %+v", did)
 		}
-		if again, _ := Shrink(out, did.After, supervisors); script(again) != script(out) {
+		if again, _ := Shrink(out, did.After, Rules{Keep: supervisors}); script(again) != script(out) {
 			t.Fatal("what fits was shrunk again")
 		}
 	})
@@ -246,7 +316,7 @@ func BenchmarkNew(b *testing.B)      { benchmark(b, func(msgs []llm.Message) { N
 func BenchmarkEstimate(b *testing.B) { benchmark(b, func(msgs []llm.Message) { Estimate(msgs) }) }
 func BenchmarkExport(b *testing.B)   { benchmark(b, func(msgs []llm.Message) { _, _ = Export(msgs) }) }
 func BenchmarkShrink(b *testing.B) {
-	benchmark(b, func(msgs []llm.Message) { Shrink(msgs, 20_000, nil) })
+	benchmark(b, func(msgs []llm.Message) { Shrink(msgs, 20_000, Rules{}) })
 }
 
 func BenchmarkImport(b *testing.B) {

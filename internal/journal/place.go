@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/gasupervisor/gasupervisor/internal/atomicfile"
 )
 
 // placePrefix bounds the readable part of a place, in bytes.
@@ -47,3 +49,7 @@ func Place(task string) string {
 func isReadable(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || r == '-')
 }
+
+// SyncDir makes journals that were renamed within or into the directory keep
+// their new names through a power failure.
+func SyncDir(dir string) error { return atomicfile.SyncDir(dir) }

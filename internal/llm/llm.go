@@ -33,11 +33,54 @@ type Model struct {
 	ContextWindow int
 	// Priced says whether the configuration has a price, so that cost is known.
 	Priced bool
+	// Price is what is paid where Priced.
+	Price Price
+	// CompactAt is the part of ContextWindow from which on the conversation is made
+	// smaller before a request; 0 is DefaultCompactAt.
+	CompactAt float64
+	// ReplyReserve is how many tokens are kept free for an answer, in the window and
+	// in budgets; 0 is DefaultReplyReserve, or a quarter of a small window. It is never
+	// more than half of the window.
+	ReplyReserve int
 	// TextTools is true where tools are described in the prompt and parsed from
 	// the text, for models without function calling.
 	TextTools bool
 	// Client reaches it, with retries and fallback inside.
 	Client Client
+}
+
+// The thresholds of a Model that names none.
+const (
+	DefaultCompactAt    = 0.75
+	DefaultReplyReserve = 4096
+)
+
+// Reserve is how many tokens are kept free for an answer.
+func (m Model) Reserve() int {
+	if m.ReplyReserve > 0 {
+		if half := m.ContextWindow / 2; half > 0 {
+			return min(m.ReplyReserve, half)
+		}
+		return m.ReplyReserve
+	}
+	if m.ContextWindow > 0 {
+		return min(DefaultReplyReserve, m.ContextWindow/4)
+	}
+	return DefaultReplyReserve
+}
+
+// CompactFrom is the size in tokens from which on a conversation is to be made
+// smaller: the smaller of CompactAt of the window and the window less Reserve; 0
+// where the window is unknown.
+func (m Model) CompactFrom() int {
+	if m.ContextWindow <= 0 {
+		return 0
+	}
+	at := m.CompactAt
+	if at <= 0 || at > 1 {
+		at = DefaultCompactAt
+	}
+	return max(1, min(int(at*float64(m.ContextWindow)), m.ContextWindow-m.Reserve()))
 }
 
 // Request is one request to a model. The slices are not retained or changed.

@@ -55,6 +55,14 @@ func (m Message) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
 // UnmarshalJSON reads the provider's form. Content may be null, a string or a
 // list of parts, of which the text is kept and anything else is named.
 func (m *Message) UnmarshalJSON(b []byte) error {
+	if m.read(b) {
+		return nil
+	}
+	return m.unmarshal(b)
+}
+
+// unmarshal is UnmarshalJSON for every form that there is.
+func (m *Message) unmarshal(b []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(b, &fields); err != nil {
 		return err

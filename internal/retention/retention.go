@@ -10,8 +10,12 @@
 // honest: the task's directory is renamed out of sight first, after which no
 // message can reach it; then the journals are taken from where they are, or from
 // where the daemon puts those of a directory that is gone; then the archive is
-// written and synced; only then is anything deleted. A crash in between leaves a
-// directory under a hidden name, which the next call finishes.
+// written and synced; only then is anything deleted.
+//
+// A crash in between leaves a directory under a hidden name, which the next call
+// finishes. It knows it by a note in the state directory, written before the
+// rename. The name alone would not do: whoever can write to the temp directory,
+// agents among them, could make one that names somebody else's journals.
 package retention
 
 import (
@@ -58,7 +62,8 @@ type Packed struct {
 	Archive string `json:"archive,omitempty"`
 }
 
-// hiddenPrefix begins the name that a directory has while it is packed.
+// hiddenPrefix begins the name that a directory has while it is packed, and the
+// name of the note of it in Config.Archived.
 const hiddenPrefix = ".packing-"
 
 // Prune packs the tasks whose sessions ended longer than After ago and to which
@@ -128,40 +133,52 @@ func (c Config) old(root *taskdir.Root, name string) (time.Time, bool) {
 
 // pack moves a task out of sight and archives it.
 func (c Config) pack(ctx context.Context, name string, ended time.Time) (string, error) {
-	place := journal.Place(name)
-	hidden := filepath.Join(c.TempDir, hiddenPrefix+ended.UTC().Format("20060102T150405Z")+"-"+place)
-	if err := os.Rename(taskdir.TaskPath(c.TempDir, name), hidden); err != nil {
+	hidden := hiddenPrefix + ended.UTC().Format("20060102T150405Z") + "-" + journal.Place(name)
+	note := filepath.Join(c.Archived, hidden)
+	if err := os.MkdirAll(c.Archived, 0o700); err != nil {
 		return "", err
+	}
+	if err := atomicfile.Write(note, nil, 0o600); err != nil {
+		return "", err
+	}
+	if err := os.Rename(taskdir.TaskPath(c.TempDir, name), filepath.Join(c.TempDir, hidden)); err != nil {
+		return "", errors.Join(err, os.Remove(note))
 	}
 	return c.archive(ctx, hidden)
 }
 
 // finish packs what an earlier call was killed at.
 func (c Config) finish(ctx context.Context) error {
-	entries, err := os.ReadDir(c.TempDir)
-	if err != nil {
+	notes, err := os.ReadDir(c.Archived)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	var errs []error
-	for _, e := range entries {
-		if e.IsDir() && strings.HasPrefix(e.Name(), hiddenPrefix) {
-			if _, err := c.archive(ctx, filepath.Join(c.TempDir, e.Name())); err != nil {
-				errs = append(errs, err)
-			}
+	for _, n := range notes {
+		if !n.Type().IsRegular() || !strings.HasPrefix(n.Name(), hiddenPrefix) {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(c.TempDir, n.Name())); errors.Is(err, fs.ErrNotExist) {
+			// Killed before the rename, or after all was done.
+			errs = append(errs, os.Remove(filepath.Join(c.Archived, n.Name())))
+			continue
+		}
+		if _, err := c.archive(ctx, n.Name()); err != nil {
+			errs = append(errs, fmt.Errorf("pack %s: %w", n.Name(), err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// archive writes the archive of a hidden task directory and deletes what is in it.
+// archive writes the archive of a task whose directory has the name hidden, and
+// deletes what is in it. hidden is a name that pack has given.
 func (c Config) archive(ctx context.Context, hidden string) (string, error) {
+	stamp, place, ok := strings.Cut(strings.TrimPrefix(hidden, hiddenPrefix), "-")
+	if !ok || place == "" {
+		return "", fmt.Errorf("%s has no name that this program gives", hidden)
+	}
 	if err := os.MkdirAll(c.Dest, 0o700); err != nil {
 		return "", err
-	}
-	base := strings.TrimPrefix(filepath.Base(hidden), hiddenPrefix)
-	stamp, place, ok := strings.Cut(base, "-")
-	if !ok {
-		return "", fmt.Errorf("%s has no name that this program gives", hidden)
 	}
 	journals, err := c.journals(place)
 	if err != nil {
@@ -177,7 +194,7 @@ func (c Config) archive(ctx context.Context, hidden string) (string, error) {
 	err = atomicfile.WriteFrom(path, 0o600, func(w io.Writer) error {
 		zip := gzip.NewWriter(w)
 		t := tar.NewWriter(zip)
-		err := addTree(ctx, t, hidden, "task")
+		err := addTree(ctx, t, filepath.Join(c.TempDir, hidden), "task")
 		for i, dir := range journals {
 			if err == nil {
 				err = addTree(ctx, t, dir, filepath.Join("journal", fmt.Sprint(i)))
@@ -188,11 +205,15 @@ func (c Config) archive(ctx context.Context, hidden string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	errs := []error{os.RemoveAll(hidden)}
+	errs := []error{os.RemoveAll(filepath.Join(c.TempDir, hidden))}
 	for _, dir := range journals {
 		errs = append(errs, os.RemoveAll(dir))
 	}
-	return path, errors.Join(errs...)
+	err = errors.Join(errs...)
+	if err == nil {
+		err = os.Remove(filepath.Join(c.Archived, hidden))
+	}
+	return path, err
 }
 
 // journals lists the directories of a task's journals: the one in use, and those
@@ -218,7 +239,13 @@ func (c Config) journals(place string) ([]string, error) {
 // addTree adds a directory to a tar file. Links are kept as links and followed
 // nowhere; other special files are left out.
 func addTree(ctx context.Context, t *tar.Writer, dir, as string) error {
-	root, err := os.OpenRoot(dir)
+	// A directory that was swapped for a link leads nowhere out of its parent.
+	parent, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	root, err := parent.OpenRoot(filepath.Base(dir))
 	if err != nil {
 		return err
 	}

@@ -134,10 +134,9 @@ func TestPruneFinishesWhatWasKilled(t *testing.T) {
 	p.task("old", taskdir.Ended, 2*time.Hour)
 	// Killed after the directory was hidden, and a daemon had put the journal aside.
 	place := journal.Place("old")
-	if err := os.Rename(filepath.Join(p.TempDir, "old"), filepath.Join(p.TempDir, hiddenPrefix+"20260101T000000Z-"+place)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(p.Archived, 0o700); err != nil {
+	hidden := hiddenPrefix + "20260101T000000Z-" + place
+	p.write(filepath.Join(p.Archived, hidden), "")
+	if err := os.Rename(filepath.Join(p.TempDir, "old"), filepath.Join(p.TempDir, hidden)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(filepath.Join(p.StateDir, place), filepath.Join(p.Archived, place+".1")); err != nil {
@@ -153,7 +152,49 @@ func TestPruneFinishesWhatWasKilled(t *testing.T) {
 	if files := contents(t, made[0]); files["task/input.txt"] != "do old" || files["journal/0/session.jsonl"] != "journal of old" {
 		t.Errorf("the archive holds %v", files)
 	}
-	if entries, _ := os.ReadDir(p.TempDir); len(entries) != 0 {
-		t.Errorf("left: %v", entries)
+	for _, dir := range []string{p.TempDir, p.Archived} {
+		if entries, _ := os.ReadDir(dir); len(entries) != 0 {
+			t.Errorf("left: %v", entries)
+		}
+	}
+}
+
+// Killed between the note and the rename: the task is as it was, and packed again.
+func TestPruneForgetsWhatWasNotBegun(t *testing.T) {
+	p := newPlace(t)
+	p.task("waiting", taskdir.AwaitingReply, 2*time.Hour)
+	note := filepath.Join(p.Archived, hiddenPrefix+"20260101T000000Z-"+journal.Place("waiting"))
+	p.write(note, "")
+	if got, err := Prune(context.Background(), p.Config); err != nil || len(got) > 0 {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if _, err := os.Lstat(filepath.Join(p.StateDir, journal.Place("waiting"), "session.jsonl")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(note); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the note: %v", err)
+	}
+}
+
+// Whoever writes to the temp directory can make directories that look like those
+// that are being packed. They are nobody's, and cost nobody a journal.
+func TestPruneLeavesPlantedNames(t *testing.T) {
+	p := newPlace(t)
+	p.task("waiting", taskdir.AwaitingReply, 2*time.Hour)
+	keep := []string{
+		filepath.Join(p.StateDir, journal.Place("waiting"), "session.jsonl"),
+		filepath.Join(p.StateDir, "usage", "2026-01-01.jsonl"),
+	}
+	p.write(keep[1], "{}")
+	for _, names := range []string{journal.Place("waiting"), "usage", "..", ".", ""} {
+		p.write(filepath.Join(p.TempDir, hiddenPrefix+"20260101T000000Z-"+names, "x"), "planted")
+	}
+	if got, err := Prune(context.Background(), p.Config); err != nil || len(got) > 0 {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	for _, path := range keep {
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
 	}
 }

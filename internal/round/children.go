@@ -17,6 +17,9 @@ type Job struct {
 	// its parent's conversation with every call answered. Nil otherwise.
 	Prepared     *Prepared
 	Conversation []llm.Message
+	// Reserve is to be the Input.Reserve of the child's rounds, while the round runs
+	// that asks for it; nil where there is no budget. It is no part of the journal.
+	Reserve func(ctx context.Context, want llm.Amount) (settle func(actual llm.Amount), err error) `json:"-"`
 }
 
 // JobResult is how a subagent came out.

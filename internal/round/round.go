@@ -9,6 +9,7 @@ package round
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -43,6 +44,20 @@ type Input struct {
 	Resumed *Resumed
 	// Spent is what the session has spent before this call of Run.
 	Spent llm.Usage
+	// Estimated is what requests are taken to have cost beside Spent that did not
+	// report it, such as one that was under way when the daemon died. It counts
+	// against the budget alone.
+	Estimated llm.Amount
+	// Context is the size in tokens that the newest recorded answer reported; 0 where
+	// there is none, or the conversation was rewritten since.
+	Context int
+	// LastLLM is the LLM that gave the newest recorded answer; "" where there is none.
+	LastLLM string
+	// Reserve sets aside what a request may cost, in budgets that the session shares
+	// with others; nil where it shares none. It blocks while that does not fit but
+	// may once others are through; an error says that it never will. settle is called
+	// once, with what was spent.
+	Reserve func(ctx context.Context, want llm.Amount) (settle func(actual llm.Amount), err error)
 	// StartedAt is when the round began, before any restart.
 	StartedAt time.Time
 
@@ -135,6 +150,12 @@ type (
 		Window int
 		// Begun names the calls that will change something.
 		Begun []string
+		// Estimated is what requests of this answer are taken to have cost that did not
+		// report it, where a budget is in force.
+		Estimated llm.Amount
+		// Break says why the request did not begin with the one before, as prompt
+		// caches have it, where no Rewritten says so; "" where it did.
+		Break string
 	}
 
 	// ToolBegun and ToolEnded frame one tool call, for those who watch.
@@ -181,7 +202,17 @@ type (
 
 	// SpentBeside records usage that belongs to no answer: attempts of a request
 	// that failed for good. Durable.
-	SpentBeside struct{ Spent llm.Usage }
+	SpentBeside struct {
+		Spent llm.Usage
+		// Estimated is as in Answered.
+		Estimated llm.Amount
+	}
+
+	// Reserved sets aside what the next request may cost, where a budget is in force.
+	// Durable. It holds until the next Answered, SpentBeside or Reserved, or the end
+	// of the round; a round that is cut short before any of them has to count it as
+	// Estimated.
+	Reserved struct{ Amount llm.Amount }
 
 	// Warned adds a line to status.json's warnings.
 	Warned struct{ Text string }
@@ -197,6 +228,7 @@ func (ToolEnded) event()       {}
 func (Appended) event()        {}
 func (Rewritten) event()       {}
 func (SpentBeside) event()     {}
+func (Reserved) event()        {}
 func (Warned) event()          {}
 
 // Reason says why a round or a session ended.
@@ -227,6 +259,9 @@ type Outcome struct {
 	Error *Failure `json:"error,omitempty"`
 	// OpenPoints is what stood against completion and was left open.
 	OpenPoints []string `json:"open_points,omitempty"`
+	// Data is the result as JSON, where context.json gave an output_schema and the
+	// result satisfies it.
+	Data json.RawMessage `json:"data,omitempty"`
 	// MissingOutputs names output_files of context.json that are not there.
 	MissingOutputs []string `json:"missing_outputs,omitempty"`
 }

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/round"
@@ -41,4 +42,47 @@ func (s *Supervisor) awaitChild(ctx context.Context, child string) {
 			return
 		}
 	}
+}
+
+// stopChild stops a child's first round, also of one that is not live yet, or whose
+// session ends with an error before it hears of it.
+func (s *Supervisor) stopChild(ctx context.Context, child string) {
+	t := s.tasks[child]
+	if t == nil {
+		t = &task{}
+		s.tasks[child] = t
+	}
+	t.stop = true
+	if t.session != nil {
+		t.session.Stop()
+		return
+	}
+	s.look(ctx, child)
+}
+
+// loans are the budgets that children draw on, by child.
+type loans struct {
+	mu   sync.Mutex
+	lent map[string]session.Reserve
+}
+
+// lend is session.Children.Lend.
+func (l *loans) lend(child string, reserve session.Reserve) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if reserve == nil {
+		delete(l.lent, child)
+		return
+	}
+	if l.lent == nil {
+		l.lent = map[string]session.Reserve{}
+	}
+	l.lent[child] = reserve
+}
+
+// draw is session.Children.Draw.
+func (l *loans) draw(child string) session.Reserve {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lent[child]
 }

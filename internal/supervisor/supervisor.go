@@ -22,18 +22,31 @@ import (
 
 // Config is what a Supervisor works with.
 type Config struct {
-	// Session is what all sessions share; Ask, Leave and Log are filled in here.
+	// Session is what all sessions share. Ask, Leave, Settled, the bounds and Log are
+	// filled in here.
 	Session session.Config
 	// MaxRunning bounds how many rounds run at once.
 	MaxRunning int
-	// StopTimeout bounds how long Run waits for its sessions when it is stopped.
+	// StopTimeout bounds how long Run waits for its sessions when it is stopped. In its
+	// second half they do not wait for their rounds any more, and put down how far these are.
 	StopTimeout time.Duration
 	Log         *slog.Logger
 }
 
-// startAtOnce bounds how many sessions are at their first look at the same time:
-// at the daemon's start each of them reads a journal.
-const startAtOnce = 64
+const (
+	// startAtOnce bounds how many sessions are at their first look at the same time:
+	// at the daemon's start each of them reads a journal.
+	startAtOnce = 64
+	// writeAtOnce bounds how many sessions wait for a journal's disk at the same time,
+	// and endAtOnce how many end for want of a reply. After a long night the deadlines
+	// of thousands may have passed.
+	writeAtOnce = 64
+	endAtOnce   = 8
+	// A session that ended with an error is started again after firstRetry, and after
+	// twice as long each further time, up to lastRetry.
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
 
 // Supervisor runs the sessions of one temp directory.
 type Supervisor struct {
@@ -58,10 +71,14 @@ type task struct {
 	// settling and lined say that the task is counted in Supervisor.settling, or
 	// stands in Supervisor.lined.
 	settling, lined bool
-	// trouble is the error that the last session ended with.
+	// trouble is the error that the last session ended with, and retry how long after
+	// that the next one starts.
 	trouble string
-	// awaited are closed when the task's first round is over: it is a child.
+	retry   time.Duration
+	// awaited are closed when the task's first round is over: it is a child. stop says
+	// that a session is to stop that round, until one has ended well.
 	awaited []chan struct{}
+	stop    bool
 }
 
 func (t *task) release() {
@@ -87,6 +104,8 @@ type (
 	}
 	// settled says that a session's first look is over.
 	settled struct{ task string }
+	// again says that a session which ended with an error may try again.
+	again struct{ task string }
 	// await asks to have a channel closed when a child's first round is over.
 	await struct {
 		child string
@@ -102,6 +121,7 @@ func (ask) message()             {}
 func (leave) message()           {}
 func (finished) message()        {}
 func (settled) message()         {}
+func (again) message()           {}
 func (await) message()           {}
 func (stopChild) message()       {}
 func (over) message()            {}
@@ -125,10 +145,15 @@ func New(cfg Config) *Supervisor {
 		queue:    queue{free: max(1, cfg.MaxRunning), places: map[place]bool{}},
 	}
 	s.cfg.Session.Log = cfg.Log
+	s.cfg.Session.Disk = make(chan struct{}, writeAtOnce)
+	s.cfg.Session.Ending = make(chan struct{}, endAtOnce)
+	s.cfg.Session.RunnerGrace = cfg.StopTimeout / 2
 	s.cfg.Session.Ask = func(name string, ticket uint64, ahead bool) { s.send(ask{place{name, ticket}, ahead}) }
 	s.cfg.Session.Leave = func(name string, ticket uint64) { s.send(leave{place{name, ticket}}) }
 	s.cfg.Session.Children.Await = s.awaitChild
 	s.cfg.Session.Children.Stop = func(child string) { s.send(stopChild{child}) }
+	lent := &loans{}
+	s.cfg.Session.Children.Lend, s.cfg.Session.Children.Draw = lent.lend, lent.draw
 	s.cfg.Session.Children.Over = func(child string) { s.send(over{child}) }
 	s.cfg.Session.Settled = func(name string) { s.send(settled{name}) }
 	return s
@@ -195,13 +220,27 @@ func (s *Supervisor) wait() error {
 	}()
 	timeout := time.NewTimer(s.cfg.StopTimeout)
 	defer timeout.Stop()
+	var errs []error
+	note := func(m message) {
+		if f, ok := m.(finished); ok && f.err != nil {
+			s.cfg.Log.Error("session could not put down all that it did", "task", f.task, "err", f.err)
+			errs = append(errs, f.err)
+		}
+	}
 	for {
 		select {
+		case m := <-s.messages:
+			note(m)
 		case <-gone:
-			return nil
-		case <-s.messages:
+			for len(s.messages) > 0 {
+				note(<-s.messages)
+			}
+			if len(errs) == 0 {
+				return nil
+			}
+			return fmt.Errorf("%d sessions could not put down all that they did, the next start resumes them from their journals: %w", len(errs), errs[0])
 		case <-timeout.C:
-			return fmt.Errorf("some rounds did not stop within %s; the next start resumes them from their journals", s.cfg.StopTimeout)
+			return fmt.Errorf("some sessions did not stop within %s; the next start resumes them from their journals", s.cfg.StopTimeout)
 		}
 	}
 }
@@ -228,14 +267,20 @@ func (s *Supervisor) look(ctx context.Context, name string) {
 
 func (s *Supervisor) start(ctx context.Context, name string, t *task) {
 	ses := session.New(&s.cfg.Session, name, t.memo)
+	if t.stop {
+		ses.Stop()
+	}
 	t.session, t.settling, t.lined = ses, true, false
 	s.settling++
 	s.live.Add(1)
-	go func() {
-		defer s.live.Done()
-		memo, err := runSession(ctx, ses, s.cfg.Log.With("task", name))
-		s.send(finished{name, memo, err})
-	}()
+	go s.run(ctx, name, ses)
+}
+
+// run runs a session. Its frame is part of what a waiting session costs.
+func (s *Supervisor) run(ctx context.Context, name string, ses *session.Session) {
+	defer s.live.Done()
+	memo, err := runSession(ctx, ses)
+	s.send(finished{name, memo, err})
 }
 
 // startLined starts tasks that waited for their first look.
@@ -249,16 +294,23 @@ func (s *Supervisor) startLined(ctx context.Context) {
 
 // runSession runs a session and turns a panic into an error, which ends this
 // session only.
-func runSession(ctx context.Context, ses *session.Session, log *slog.Logger) (memo *session.Memo, err error) {
+func runSession(ctx context.Context, ses *session.Session) (memo *session.Memo, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			log.Error("session panicked", "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("defect in gasupervisor: %v", p)
+			err = &panicError{p, debug.Stack()}
 			memo = ses.Abort(err)
 		}
 	}()
 	return ses.Run(ctx)
 }
+
+// panicError is a panic in a session.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("defect in gasupervisor: %v", e.value) }
 
 func (s *Supervisor) handle(ctx context.Context, m message) {
 	switch m := m.(type) {
@@ -273,15 +325,17 @@ func (s *Supervisor) handle(ctx context.Context, m message) {
 		t := s.tasks[m.child]
 		t.awaited = append(t.awaited, m.over)
 	case stopChild:
-		if t := s.tasks[m.child]; t != nil && t.session != nil {
-			t.session.Stop()
-		}
+		s.stopChild(ctx, m.child)
 	case over:
 		if t := s.tasks[m.child]; t != nil {
 			t.release()
 		}
 	case settled:
 		s.settle(ctx, s.tasks[m.task])
+	case again:
+		if t := s.tasks[m.task]; t != nil && t.session == nil {
+			s.look(ctx, m.task)
+		}
 	case finished:
 		s.finish(ctx, m)
 	case snapshotRequest:
@@ -322,22 +376,37 @@ func (s *Supervisor) settle(ctx context.Context, t *task) {
 // finish forgets a session that has nothing to wait for, all but its memo.
 func (s *Supervisor) finish(ctx context.Context, m finished) {
 	t := s.tasks[m.task]
-	again := t.session.HasLook()
+	wanted := t.session.HasLook()
 	t.session, t.memo = nil, m.memo
-	t.release()
 	s.settle(ctx, t)
-	if m.err != nil && m.err.Error() != t.trouble {
-		// Said once: every later look may find the same.
-		s.cfg.Log.Error("session ended with an error", "task", m.task, "err", m.err)
-	}
-	t.trouble = ""
 	if m.err != nil {
-		t.trouble = m.err.Error()
+		s.troubled(t, m)
+		return
 	}
+	t.release()
+	t.stop = false
 	switch {
-	case again && ctx.Err() == nil:
+	case wanted:
+		t.trouble, t.retry = "", 0
 		s.look(ctx, m.task)
-	case t.memo == nil && t.trouble == "":
+	case t.memo == nil:
 		delete(s.tasks, m.task)
+	default:
+		t.trouble, t.retry = "", 0
 	}
+}
+
+// troubled says once what ended a session, and tries again later: the session may
+// be in the middle of a round, or have a deadline to keep.
+func (s *Supervisor) troubled(t *task, m finished) {
+	if text := m.err.Error(); text != t.trouble {
+		t.trouble = text
+		args := []any{"task", m.task, "err", m.err}
+		if p := (*panicError)(nil); errors.As(m.err, &p) {
+			args = append(args, "stack", string(p.stack))
+		}
+		s.cfg.Log.Error("session ended with an error and is tried again", args...)
+	}
+	t.retry = min(max(2*t.retry, firstRetry), lastRetry)
+	time.AfterFunc(t.retry, func() { s.send(again{m.task}) })
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 )
 
 // Output is the file of one round, open for appending. What is given to it is
@@ -35,6 +37,7 @@ func (d *Dir) CreateOutput(round int) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
+	fault.Point("output.created")
 	return &Output{f: f, path: d.join(name)}, nil
 }
 
@@ -115,7 +118,11 @@ func (o *Output) Flush() error {
 	if len(o.buf) == 0 {
 		return nil
 	}
-	n, err := o.f.Write(o.buf)
+	err := fault.Error("output.write")
+	var n int
+	if err == nil {
+		n, err = o.f.Write(o.buf)
+	}
 	n = min(max(n, 0), len(o.buf))
 	o.size += int64(n)
 	if err == nil && n < len(o.buf) {
@@ -125,6 +132,7 @@ func (o *Output) Flush() error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", o.path, err)
 	}
+	fault.Point("output.written")
 	return nil
 }
 
@@ -150,6 +158,7 @@ func (o *Output) flushSync() error {
 	if err := o.f.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", o.path, err)
 	}
+	fault.Point("output.synced")
 	return nil
 }
 

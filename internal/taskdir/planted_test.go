@@ -221,3 +221,42 @@ func TestLinkedTaskDirectory(t *testing.T) {
 		t.Errorf("written outside: %v %v", entries, err)
 	}
 }
+
+func TestPlantedLogs(t *testing.T) {
+	victim := filepath.Join(t.TempDir(), "victim")
+	if err := os.WriteFile(victim, []byte("precious"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	print := func(t *testing.T, temp, text string) {
+		t.Helper()
+		f, err := CreateLog(temp, "t", "stdout.log")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteString(text)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(temp, "t", "stdout.log")); err != nil || string(got) != text {
+			t.Errorf("the log holds %q, %v; want %q", got, err, text)
+		}
+	}
+	for what, put := range plant(t, victim) {
+		t.Run(what, func(t *testing.T) {
+			temp := t.TempDir()
+			dir := filepath.Join(temp, "t")
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			put(filepath.Join(dir, "stdout.log"))
+			put(filepath.Join(dir, InputFile))
+			print(t, temp, "first")
+			print(t, temp, "2nd")
+			_, err := ReadMessage(temp, "t", InputFile)
+			wantRefused(t, err)
+			if got, err := os.ReadFile(victim); err != nil || string(got) != "precious" {
+				t.Errorf("the victim holds %q, %v", got, err)
+			}
+		})
+	}
+}

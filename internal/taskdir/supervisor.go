@@ -134,6 +134,36 @@ func ReadOutput(tempDir, name string, round int) (text string, finished bool, er
 	return text, finished, err
 }
 
+// ReadMessage returns a file of the supervisor's as it is now: input.txt,
+// context.json. fs.ErrNotExist says that there is none, or no such task,
+// *RefusedError that a link, a pipe or a directory has its name.
+func ReadMessage(tempDir, name, file string) (text string, err error) {
+	err = inTask(tempDir, name, func(d *Dir) error {
+		f, in, err := d.open(file, os.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		data, err := readBounded(f, in.Stat, limitOf(file))
+		text, _ = Decode(data)
+		return err
+	})
+	return text, err
+}
+
+// CreateLog makes a file of a task anew for what a program prints, such as
+// stdout.log. An earlier one goes; a link in its place is removed and not
+// followed. The caller closes it.
+func CreateLog(tempDir, name, file string) (f *os.File, err error) {
+	err = inTask(tempDir, name, func(d *Dir) error {
+		// What cannot be removed, as a directory, is put aside.
+		_ = d.h.remove(file)
+		f, err = d.create(file)
+		return err
+	})
+	return f, err
+}
+
 // inTask runs fn with the open directory of an existing task.
 func inTask(tempDir, name string, fn func(*Dir) error) error {
 	if err := CheckName(name); err != nil {

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 )
 
 // Pending is a file on its way to being whole, or to being dropped. It is used
@@ -110,6 +112,7 @@ func (d *Dir) Take(name string, seq uint64) (*Pending, error) {
 		}
 		return nil, pathError("take", d.join(name), err)
 	}
+	fault.Point("message.claimed")
 	return &Pending{name: name, file: file, seq: seq, seen: in.Stat}, nil
 }
 
@@ -194,6 +197,7 @@ func (d *Dir) readWhole(p *Pending, now time.Time) ([]byte, info, error) {
 	}
 	after.Size = int64(len(data))
 	p.seen, p.tries = after.Stat, 0
+	fault.Point("message.read")
 	return data, after, nil
 }
 
@@ -268,6 +272,7 @@ func (d *Dir) Drop(p *Pending, fp Fingerprint) (rest *Pending, err error) {
 		}
 		return nil, pathError("drop", d.join(p.file), err)
 	}
+	fault.Point("message.deleted")
 	return nil, nil
 }
 
@@ -370,6 +375,7 @@ func (d *Dir) SetAside(p *Pending) (string, error) {
 	if err := d.h.rename(p.file, name); err != nil {
 		return "", pathError("set aside", d.join(p.file), err)
 	}
+	fault.Point("message.set_aside")
 	return name, nil
 }
 

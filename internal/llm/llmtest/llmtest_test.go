@@ -248,6 +248,28 @@ func TestKeyWindowModels(t *testing.T) {
 	}
 }
 
+func TestAnsweredComesAfterTheReply(t *testing.T) {
+	gate := make(chan struct{})
+	answered := make(chan int, 1)
+	s := NewServer(t, Always(Text("x").When(gate)), Answered(func(r *Request) { answered <- r.Ordinal }))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ask(t, s, conversation(`{"role":"user","content":"1"}`))
+	}()
+	if err := s.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if len(answered) > 0 {
+		t.Error("answered before the reply")
+	}
+	close(gate)
+	if n := <-answered; n != 1 {
+		t.Errorf("answered request %d, want 1", n)
+	}
+	<-done
+}
+
 func TestCheckPrefixes(t *testing.T) {
 	s := NewServer(t, Always(Text("x")))
 	const a, b, c = `{"role":"user","content":"a"}`, `{"role":"assistant","content":"x"}`, `{"role":"user","content":"c"}`

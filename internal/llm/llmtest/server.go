@@ -62,6 +62,7 @@ type options struct {
 	maxInFlight int
 	retryAfter  time.Duration
 	models      []Model
+	answered    func(*Request)
 }
 
 // Model is an entry of GET /v1/models. Fields are merged into it, for example
@@ -92,6 +93,10 @@ func Window(tokens int) Option { return func(o *options) { o.window = tokens } }
 func MaxInFlight(n int, retryAfter time.Duration) Option {
 	return func(o *options) { o.maxInFlight, o.retryAfter = n, retryAfter }
 }
+
+// Answered calls f when a reply to a chat request has been sent, or has failed to
+// be: for those who measure what a client does in between.
+func Answered(f func(*Request)) Option { return func(o *options) { o.answered = f } }
 
 // Models sets what GET /v1/models lists; without it one model named "test".
 func Models(models ...Model) Option { return func(o *options) { o.models = models } }
@@ -257,6 +262,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.closed, cancel)()
+	if s.opts.answered != nil {
+		defer s.opts.answered(req)
+	}
 	reply.write(ctx, w, req)
 }
 

@@ -44,11 +44,8 @@ const tailTimeout = 10 * time.Second
 // lets its connection be used again.
 const drainTimeout = 50 * time.Millisecond
 
-// Price is in USD per million tokens. Cached is that of input tokens read from
-// the provider's prompt cache; 0 takes Input for them.
-type Price struct {
-	Input, Cached, Output float64
-}
+// Price is in USD per million tokens.
+type Price = llm.Price
 
 // Config describes one LLM.
 type Config struct {
@@ -135,7 +132,6 @@ func NewTransport() *http.Transport {
 		MaxIdleConnsPerHost: 256,
 		IdleConnTimeout:     90 * time.Second,
 		TLSHandshakeTimeout: 15 * time.Second,
-		WriteBufferSize:     64 << 10,
 		// A connection that died without a word is found out by asking.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
@@ -205,12 +201,7 @@ func (c *Client) spent(u *usage, begun bool) llm.Usage {
 		s.Unpriced = 1
 		return s
 	}
-	p := *c.cfg.Price
-	if p.Cached == 0 {
-		p.Cached = p.Input
-	}
-	s.CostUSD = (float64(s.InputTokens-s.CachedTokens)*p.Input + float64(s.CachedTokens)*p.Cached +
-		float64(s.OutputTokens)*p.Output) / 1e6
+	s.CostUSD = c.cfg.Price.Cost(s.InputTokens, s.CachedTokens, s.OutputTokens)
 	return s
 }
 

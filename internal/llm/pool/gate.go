@@ -71,7 +71,7 @@ func newGate(max int, rand func() float64) *gate {
 	return g
 }
 
-// ticket returns the next place in the order. A request keeps it over its
+// ticket returns the next place in the order. A request keeps it over its first
 // attempts, so that one that was refused goes ahead of those who came later.
 func (g *gate) ticket() uint64 {
 	g.mu.Lock()

@@ -32,6 +32,12 @@ const (
 // borne: it says that others were served meanwhile, and MaxWait bounds it.
 const limitFactor = 5
 
+// keepsPlace is how many rate limits in a row cost a request its place at the
+// gate. Up to then it goes ahead of those who came later. One that is refused
+// whenever it comes - it alone is more than the account may send a minute - would
+// hold all of them up.
+const keepsPlace = 3
+
 // How long an LLM that failed for good is passed over where there is a fallback.
 const (
 	downTransient = time.Minute
@@ -55,6 +61,9 @@ type Config struct {
 	BaseDelay, MaxDelay time.Duration
 	// Rand returns numbers in [0, 1) for jitter; nil is math/rand.
 	Rand func() float64
+	// Spent hears what each attempt cost, also those that failed, before Complete
+	// returns; nil: nobody does. It is called by many goroutines at once.
+	Spent func(llm.Usage)
 	// Log takes retries and pauses; nil discards.
 	Log *slog.Logger
 }
@@ -166,7 +175,9 @@ func (l *LLM) run(ctx context.Context, req llm.Request, onDelta func(llm.Delta))
 		var wait time.Duration
 		if e.Kind == llm.KindRateLimit {
 			// The gate holds everybody up as long as the provider asked for.
-			limits++
+			if limits++; limits >= keepsPlace {
+				ticket = l.gate.ticket()
+			}
 			wait = l.gate.pauseLeft()
 		} else {
 			failures++
@@ -209,6 +220,9 @@ func (l *LLM) attempt(ctx context.Context, ticket uint64, giveUp time.Time, req 
 		}
 	}
 	resp, err = l.cfg.Client.Complete(ctx, req, each)
+	if l.cfg.Spent != nil && resp.Spent != (llm.Usage{}) {
+		l.cfg.Spent(resp.Spent)
+	}
 	var e *llm.Error
 	switch {
 	case err == nil:

@@ -129,6 +129,45 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// A request that no wait helps - more tokens than the account may send a minute -
+// is refused with a rate limit each time. The others go on meanwhile.
+func TestOneThatIsAlwaysRefusedDoesNotHoldUpTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		big := llm.Request{MaxTokens: 1 << 20}
+		var last int
+		f.req = func(req llm.Request) { last = req.MaxTokens }
+		f.do = func(context.Context, int, func(llm.Delta)) (llm.Response, error) {
+			if last == big.MaxTokens {
+				return broken, kind(llm.KindRateLimit)
+			}
+			return answer("ok"), nil
+		}
+		l := newLLM(f, func(c *Config) { c.MaxConcurrent = 1 })
+		begun := time.Now()
+		var refused error
+		var wg, others sync.WaitGroup
+		wg.Go(func() { _, refused = l.Complete(t.Context(), big, nil) })
+		synctest.Wait()
+		for range 20 {
+			others.Go(func() {
+				if _, err := l.Complete(t.Context(), llm.Request{}, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		others.Wait()
+		if took := time.Since(begun); took > 30*time.Second {
+			t.Errorf("the others were answered after %v", took)
+		}
+		wg.Wait()
+		var e *llm.Error
+		if !errors.As(refused, &e) || e.Kind != llm.KindRateLimit {
+			t.Errorf("%v", refused)
+		}
+	})
+}
+
 func TestTimeBoundsRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{do: func(context.Context, int, func(llm.Delta)) (llm.Response, error) {

@@ -83,7 +83,7 @@ const (
 // Names returns the names of all tools, in the order in which models see them.
 func Names() []string {
 	return []string{
-		ReadFile, ListFiles, SearchFiles, ExecuteCommand, WriteToFile, ReplaceInFile,
+		ReadFile, ListFiles, SearchFiles, CodeDefinitions, ExecuteCommand, WriteToFile, ReplaceInFile,
 		UpdateCheckpoint, UpdatePlan, Task, Completion,
 	}
 }
@@ -91,7 +91,7 @@ func Names() []string {
 // ReadOnlyNames returns the tools of agents that change nothing. Commands are
 // among them: what those may write is the sandbox's business.
 func ReadOnlyNames() []string {
-	return []string{ReadFile, ListFiles, SearchFiles, ExecuteCommand, Completion}
+	return []string{ReadFile, ListFiles, SearchFiles, CodeDefinitions, ExecuteCommand, Completion}
 }
 
 // Writes reports whether one of the named tools writes files (nil: all tools), so
@@ -135,6 +135,8 @@ func build(env Env, name string) tool.Tool {
 		return env.listFiles()
 	case SearchFiles:
 		return env.searchFiles()
+	case CodeDefinitions:
+		return env.codeDefinitions()
 	case ExecuteCommand:
 		return env.executeCommand()
 	case WriteToFile:
@@ -177,7 +179,7 @@ func (b *builtin) Spec() llm.ToolSpec {
 	return llm.ToolSpec{
 		Name:        b.name,
 		Description: strings.TrimSpace(string(text)),
-		Parameters:  llm.RawJSON(fmt.Sprintf(`{"type":"object","properties":{%s},"required":%s,"additionalProperties":false}`, b.parameters, required)),
+		Parameters:  llm.RawJSON(fmt.Sprintf(`{"type":"object","properties":{%s},"required":%s}`, b.parameters, required)),
 	}
 }
 

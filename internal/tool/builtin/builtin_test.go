@@ -18,16 +18,14 @@ func TestSpecs(t *testing.T) {
 		var schema struct {
 			Type       string
 			Properties map[string]struct {
-				Type        string
-				Description string
+				Type string
 			}
-			Required             []string
-			AdditionalProperties *bool
+			Required []string
 		}
 		if err := json.Unmarshal(s.Parameters, &schema); err != nil {
 			t.Fatalf("%s: %v in %s", s.Name, err, s.Parameters)
 		}
-		if schema.Type != "object" || schema.AdditionalProperties == nil || *schema.AdditionalProperties || len(schema.Required) == 0 {
+		if schema.Type != "object" || len(schema.Required) == 0 {
 			t.Errorf("%s: schema %s", s.Name, s.Parameters)
 		}
 		for _, r := range schema.Required {
@@ -36,8 +34,8 @@ func TestSpecs(t *testing.T) {
 			}
 		}
 		for name, p := range schema.Properties {
-			if p.Type == "" || p.Description == "" {
-				t.Errorf("%s: property %s has no type or description", s.Name, name)
+			if p.Type == "" {
+				t.Errorf("%s: property %s has no type", s.Name, name)
 			}
 		}
 		if s.Description == "" || len(s.Description) > 500 || strings.TrimSpace(s.Description) != s.Description {

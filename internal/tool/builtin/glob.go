@@ -90,7 +90,9 @@ func compileGlob(glob string) (*regexp.Regexp, error) {
 type ignore struct {
 	above *ignore
 	base  string // the directory's path below the listed one, "" or ending in a slash
-	rules []ignoreRule
+	// prefix is the listed directory's path below this one, where it is above it.
+	prefix string
+	rules  []ignoreRule
 }
 
 type ignoreRule struct {
@@ -111,7 +113,8 @@ func parseIgnore(above *ignore, base, text string) *ignore {
 		line, r.keep = strings.CutPrefix(line, "!")
 		line, r.dirOnly = strings.CutSuffix(line, "/")
 		anchored := strings.Contains(line, "/")
-		re, err := globRegexp(strings.TrimPrefix(line, "/"))
+		// Braces mean nothing to git.
+		re, err := globRegexp(strings.NewReplacer("{", `\{`, "}", `\}`).Replace(strings.TrimPrefix(line, "/")))
 		if err != nil || line == "" {
 			continue
 		}
@@ -133,6 +136,7 @@ func (ig *ignore) ignores(path string, dir bool) bool {
 		if !ok {
 			continue
 		}
+		rel = ig.prefix + rel
 		for i := len(ig.rules) - 1; i >= 0; i-- {
 			r := ig.rules[i]
 			if (dir || !r.dirOnly) && r.re.MatchString(rel) {

@@ -19,8 +19,8 @@ const (
 func (e Env) listFiles() tool.Tool {
 	return &builtin{
 		name: ListFiles,
-		parameters: `"path":{"type":"string","description":"directory; \".\" is the working directory"},` +
-			`"recursive":{"type":"boolean","description":"also what is in its directories; default false"}`,
+		parameters: `"path":{"type":"string","description":"\".\" is the working directory"},` +
+			`"recursive":{"type":"boolean"}`,
 		required: []string{"path"},
 		aliases:  map[string][]string{"path": pathAliases},
 		run: func(ctx context.Context, a *args) tool.Result {
@@ -53,7 +53,7 @@ func (e Env) list(ctx context.Context, path string, recursive bool) tool.Result 
 	var all []line
 	perDepth := make([]int, maxDepth+1)
 	bytesPerDepth := make([]int, maxDepth+1)
-	ignored, err := walk(ctx, d, func(f found) (bool, error) {
+	ignored, err := e.walk(ctx, d, func(f found) (bool, error) {
 		text := f.path
 		switch {
 		case f.isLink():

@@ -13,7 +13,7 @@ import (
 func (e Env) updateCheckpoint() tool.Tool {
 	return &builtin{
 		name:       UpdateCheckpoint,
-		parameters: `"key_info":{"type":"string","description":"everything to remember; it replaces what was saved before"}`,
+		parameters: `"key_info":{"type":"string"}`,
 		required:   []string{"key_info"},
 		aliases:    map[string][]string{"key_info": {"info", "text"}},
 		run: func(_ context.Context, a *args) tool.Result {
@@ -26,10 +26,10 @@ func (e Env) updateCheckpoint() tool.Tool {
 func (e Env) updatePlan() tool.Tool {
 	return &builtin{
 		name: UpdatePlan,
-		parameters: `"steps":{"type":"array","description":"all steps in order; they replace the plan","items":{"type":"object","properties":{` +
-			`"text":{"type":"string","description":"what is to be done, on one line"},` +
+		parameters: `"steps":{"type":"array","items":{"type":"object","properties":{` +
+			`"text":{"type":"string"},` +
 			`"status":{"type":"string","enum":["open","done","failed","skipped"]}},` +
-			`"required":["text","status"],"additionalProperties":false}}`,
+			`"required":["text","status"]}}`,
 		required: []string{"steps"},
 		aliases:  map[string][]string{"steps": {"plan", "todos"}},
 		run: func(_ context.Context, a *args) tool.Result {
@@ -111,7 +111,7 @@ func planStep(text string) plan.Step {
 func completion() tool.Tool {
 	return &builtin{
 		name:       Completion,
-		parameters: `"result":{"type":"string","description":"the final result, complete in itself"}`,
+		parameters: `"result":{"type":"string"}`,
 		required:   []string{"result"},
 		run: func(_ context.Context, a *args) tool.Result {
 			if strings.TrimSpace(a.text("result")) == "" {

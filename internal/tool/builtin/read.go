@@ -21,8 +21,8 @@ func (e Env) readFile() tool.Tool {
 	return &builtin{
 		name: ReadFile,
 		parameters: `"path":{"type":"string","description":"absolute, or relative to the working directory"},` +
-			`"start_line":{"type":"integer","description":"first line to read, from 1"},` +
-			`"line_count":{"type":"integer","description":"how many lines to read"}`,
+			`"start_line":{"type":"integer","description":"counted from 1"},` +
+			`"line_count":{"type":"integer"}`,
 		required: []string{"path"},
 		aliases: map[string][]string{
 			"path": pathAliases, "start_line": {"start", "offset"}, "line_count": {"count", "limit"},
@@ -114,10 +114,15 @@ func (e Env) read(ctx context.Context, path string, start, count int) tool.Resul
 	if !counted {
 		total = fmt.Sprintf("more than %d", lines)
 	}
-	head := fmt.Sprintf("%s, lines %d-%d of %s", shown, start, last, total)
+	// The path stands in the call already, and every turn pays for it again.
+	name := shown + ", "
+	if shown == filepath.Clean(path) {
+		name = ""
+	}
+	head := fmt.Sprintf("%slines %d-%d of %s", name, start, last, total)
 	switch {
 	case start == 1 && last == lines && counted:
-		head = fmt.Sprintf("%s, %s", shown, plural(lines, "line"))
+		head = name + plural(lines, "line")
 	case last < lines || !counted:
 		head += fmt.Sprintf("; start_line %d goes on", last+1)
 	}

@@ -17,9 +17,9 @@ const maxReplaceFile = 16 << 20
 func (e Env) replaceInFile() tool.Tool {
 	return &builtin{
 		name: ReplaceInFile,
-		parameters: `"path":{"type":"string","description":"absolute, or relative to the working directory"},` +
-			`"old":{"type":"string","description":"the text to replace, exactly as it stands in the file, white space included; it must stand there once"},` +
-			`"new":{"type":"string","description":"the text to put in its place; empty to delete"}`,
+		parameters: `"path":{"type":"string"},` +
+			`"old":{"type":"string"},` +
+			`"new":{"type":"string","description":"empty to delete"}`,
 		required: []string{"path", "old", "new"},
 		aliases: map[string][]string{
 			"path": pathAliases, "old": {"old_content", "old_string", "old_str"}, "new": {"new_content", "new_string", "new_str"},
@@ -66,9 +66,14 @@ func (e Env) replace(path, old, repl string) tool.Result {
 		}
 		content = decoded
 	}
-	if !strings.Contains(content, old) && strings.Contains(content, "\r\n") {
+	if ends := strings.Count(content, "\r\n"); ends > 0 {
 		// The file's line ends are not the model's.
-		old, repl = crlf(old), crlf(repl)
+		switch {
+		case !strings.Contains(content, old):
+			old, repl = crlf(old), crlf(repl)
+		case ends == strings.Count(content, "\n"):
+			repl = crlf(repl)
+		}
 	}
 	switch n := strings.Count(content, old); {
 	case n == 0:

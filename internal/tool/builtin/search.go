@@ -27,9 +27,9 @@ const (
 func (e Env) searchFiles() tool.Tool {
 	return &builtin{
 		name: SearchFiles,
-		parameters: `"path":{"type":"string","description":"directory, searched with all below it, or a file"},` +
-			`"regex":{"type":"string","description":"regular expression in RE2 syntax, for one line"},` +
-			`"file_pattern":{"type":"string","description":"only files whose name matches this glob, such as *.go, *.{ts,tsx} or src/**/*.py"}`,
+		parameters: `"path":{"type":"string","description":"directory or file"},` +
+			`"regex":{"type":"string"},` +
+			`"file_pattern":{"type":"string","description":"glob, such as *.go or src/**/*.{ts,tsx}"}`,
 		required: []string{"path", "regex"},
 		aliases: map[string][]string{
 			"path": pathAliases, "regex": {"pattern", "query"}, "file_pattern": {"glob", "include"},
@@ -81,7 +81,7 @@ func (e Env) search(ctx context.Context, where string, s *search) tool.Result {
 		}
 	case err == nil:
 		defer d.Close()
-		_, err = walk(ctx, d, func(f found) (bool, error) {
+		_, err = e.walk(ctx, d, func(f found) (bool, error) {
 			if f.entry.IsDir() {
 				return true, nil
 			}

@@ -19,7 +19,7 @@ func (e Env) executeCommand() tool.Tool {
 	e.Command.MaxTimeout = max(cmp.Or(e.Command.MaxTimeout, 10*time.Minute), e.Command.DefaultTimeout)
 	return &builtin{
 		name: ExecuteCommand,
-		parameters: `"command":{"type":"string","description":"text for the shell"},` +
+		parameters: `"command":{"type":"string"},` +
 			fmt.Sprintf(`"timeout_seconds":{"type":"integer","description":"default %d, at most %d"}`,
 				seconds(e.Command.DefaultTimeout), seconds(e.Command.MaxTimeout)),
 		required: []string{"command"},

@@ -15,12 +15,12 @@ func (e Env) task() tool.Tool {
 	return &delegate{
 		builtin: builtin{
 			name: Task,
-			parameters: `"description":{"type":"string","description":"3 to 6 words, for people who watch"},` +
-				`"prompt":{"type":"string","description":"what one subagent is to do"},` +
-				`"prompts":{"type":"array","items":{"type":"string"},"description":"instead of prompt: one subagent for each"},` +
-				`"subagent_type":{"type":"string","description":"a custom agent's name; without it a general one"},` +
-				`"fork":{"type":"boolean","description":"they begin with your conversation so far"},` +
-				`"mode":{"type":"string","enum":["all","any","first_error"],"description":"wait for all (default), for the first success, or for all unless one fails"}`,
+			parameters: `"description":{"type":"string","description":"3 to 6 words for those who watch"},` +
+				`"prompt":{"type":"string","description":"for one subagent"},` +
+				`"prompts":{"type":"array","items":{"type":"string"},"description":"for one subagent each"},` +
+				`"subagent_type":{"type":"string","description":"a custom agent; default general"},` +
+				`"fork":{"type":"boolean","description":"give them your conversation so far"},` +
+				`"mode":{"type":"string","enum":["all","any","first_error"],"description":"default all; any: until one succeeds; first_error: until one fails"}`,
 			required: []string{"description"},
 			aliases:  map[string][]string{"description": {"title", "name"}, "subagent_type": {"agent", "agent_type"}},
 			changes:  true,

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"path/filepath"
+	"slices"
 
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 )
@@ -39,15 +41,48 @@ func (f found) isLink() bool { return f.entry.Type()&fs.ModeSymlink != 0 }
 var errEnough = errors.New("enough")
 
 // walk visits what is in d and below, by name, leaving out what .gitignore files
-// in it say. Directories that cannot be opened and links are not gone into. visit
+// say: those in it, and in a git checkout those above it as well. Directories that cannot be opened and links are not gone into. visit
 // says whether to go into a directory; an error of it ends the walk, errEnough
 // without one. The error may be ctx.Err().
-func walk(ctx context.Context, d *sandbox.Dir, visit func(found) (into bool, err error)) (ignored int, err error) {
+func (e Env) walk(ctx context.Context, d *sandbox.Dir, visit func(found) (into bool, err error)) (ignored int, err error) {
 	w := walker{ctx: ctx, visit: visit}
-	if err = w.dir(d, "", nil, 0); errors.Is(err, errEnough) {
+	if err = w.dir(d, "", e.ignoredAbove(d.Path()), 0); errors.Is(err, errEnough) {
 		err = nil
 	}
 	return w.ignored, err
+}
+
+// ignoredAbove returns the rules that a checkout has for the directory at path: what
+// git itself would leave out, up to the directory that holds .git. Outside of a
+// checkout nothing above a directory speaks for it.
+func (e Env) ignoredAbove(path string) *ignore {
+	type level struct{ text, prefix string }
+	var levels []level
+	prefix := ""
+	for dir := path; ; {
+		if dir != path {
+			if text, err := e.Files.ReadFile(filepath.Join(dir, ".gitignore"), maxIgnoreFile); err == nil {
+				levels = append(levels, level{string(text), prefix})
+			}
+		}
+		if _, err := e.Files.Stat(filepath.Join(dir, ".git")); err == nil {
+			if text, err := e.Files.ReadFile(filepath.Join(dir, ".git", "info", "exclude"), maxIgnoreFile); err == nil {
+				levels = append(levels, level{string(text), prefix})
+			}
+			break
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return nil
+		}
+		dir, prefix = up, filepath.Base(dir)+"/"+prefix
+	}
+	var ig *ignore
+	for _, l := range slices.Backward(levels) {
+		ig = parseIgnore(ig, "", l.text)
+		ig.prefix = l.prefix
+	}
+	return ig
 }
 
 type walker struct {

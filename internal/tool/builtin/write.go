@@ -14,8 +14,8 @@ const newFilePerm = 0o644
 func (e Env) writeToFile() tool.Tool {
 	return &builtin{
 		name: WriteToFile,
-		parameters: `"path":{"type":"string","description":"absolute, or relative to the working directory"},` +
-			`"content":{"type":"string","description":"the whole content, or what is to be added"},` +
+		parameters: `"path":{"type":"string"},` +
+			`"content":{"type":"string"},` +
 			`"mode":{"type":"string","enum":["overwrite","append"],"description":"default overwrite"}`,
 		required: []string{"path", "content"},
 		aliases:  map[string][]string{"path": pathAliases, "content": {"text", "file_text", "contents"}},

@@ -1,3 +1,5 @@
+//go:build !linux
+
 package watcher
 
 import (
@@ -13,7 +15,8 @@ type notify struct {
 	wg   sync.WaitGroup
 }
 
-func newFsnotify() (Backend, error) {
+// newBackend makes the Backend of this system. fsnotify has no use for counts.
+func newBackend(func(name string) bool) (Backend, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
@@ -37,8 +40,12 @@ func (n *notify) forwardErrors() {
 	}
 }
 
-func (n *notify) Add(dir string) error          { return n.w.Add(dir) }
-func (n *notify) Remove(dir string) error       { return n.w.Remove(dir) }
+func (n *notify) Add(dir string) error    { return n.w.Add(dir) }
+func (n *notify) Remove(dir string) error { return n.w.Remove(dir) }
+
+// watching lists the directories that are watched.
+func (n *notify) watching() []string { return n.w.WatchList() }
+
 func (n *notify) Events() <-chan fsnotify.Event { return n.w.Events }
 func (n *notify) Errors() <-chan error          { return n.errs }
 

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
+	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/usage"
+)
+
+// What context.json and config.toml say reaches the turn loop, and what comes of it
+// the files.
+func TestEngineKeepsToSettings(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := func(result string) llmtest.Reply {
+		return llmtest.Text("<tool name=\"attempt_completion\">"+result+"</tool>").Usage(1000, 100, 0)
+	}
+	srv := llmtest.NewServer(t, llmtest.Route(
+		llmtest.Task("count", done(`{"result":"three"}`), done(`{"result":{"count": 3}}`)),
+		llmtest.Rule{When: func(r *llmtest.Request) bool { return strings.Contains(r.FirstUser(), "spend") }, Script: llmtest.Always(done(`{"result":"x"}`))},
+	))
+	d := startDaemon(t, dir, srv, `tool_calls = "text"
+price = { input = 100.0, output = 1000.0 }
+reply_reserve = 200
+[limits]
+cost_per_day = 1.2
+`)
+	d.task("a", "count", `{"output_schema":{"type":"object","required":["count"]},"max_tokens":50000,"max_cost_usd":1.5}`)
+	st := d.wait("a")
+	if st.Reason != "completed" || st.Usage.Requests != 2 || st.Usage.CostUSD == nil || *st.Usage.CostUSD != 0.4 {
+		t.Errorf("status %+v, usage %+v", st, st.Usage)
+	}
+	if data, err := os.ReadFile(filepath.Join(d.dir("a"), taskdir.ResultFile)); err != nil || string(data) != "{\"count\":3}\n" {
+		t.Errorf("the result as data: %q, %v", data, err)
+	}
+	// A budget that no request fits into costs nothing.
+	d.task("b", "spend", `{"max_tokens":100}`)
+	if st := d.wait("b"); st.Reason != "budget" || st.Usage.Requests != 0 || st.Error == nil || !strings.Contains(st.Error.Message, "of 100 tokens") {
+		t.Errorf("status %+v", st)
+	}
+	days, err := usage.Read(filepath.Join(d.config.StateDir, usage.DirName), "", "")
+	if err != nil || len(days) != 1 || days[0].LLMs["scripted"].CostUSD != 0.4 || days[0].LLMs["scripted"].Requests != 2 {
+		t.Errorf("accounts %+v, %v", days, err)
+	}
+	// A request costs 0.20, and may cost more: at some point the day has no room for it.
+	for i := range 6 {
+		name := fmt.Sprint("c", i)
+		d.task(name, "spend", "")
+		if st = d.wait(name); st.Reason == "budget" {
+			break
+		}
+	}
+	if st.Reason != "budget" || !strings.Contains(st.Error.Message, "cost_per_day") || !strings.Contains(st.Error.Message, "of $1.2 are spent") {
+		t.Errorf("status %+v", st)
+	}
+	for _, r := range srv.Requests() {
+		if r.Fields["tools"] != nil || !strings.Contains(r.System(), "## read_file") {
+			t.Error("tools did not go out as text")
+		}
+	}
+}
+
+// Nobody ends the rounds of an engine that has ended, so who waits for them must not.
+func TestBatchEndsWithItsEngine(t *testing.T) {
+	broken := errors.New("the disk is gone")
+	working, end := startEngine(t.Context(), func(context.Context) error { return broken })
+	temp := t.TempDir()
+	p := newPrompt(filepath.Join(temp, "prompt.txt"))
+	if err := os.WriteFile(p.path, []byte("do it"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := (&batch{temp: temp}).run(working, "1", p, temp); !errors.Is(r.err, broken) {
+		t.Errorf("the prompt's error: %v", r.err)
+	}
+	if err := end(); !errors.Is(err, broken) {
+		t.Errorf("the engine's error: %v", err)
+	}
+	out, err := os.ReadFile(p.out)
+	if err != nil || !strings.HasSuffix(string(out), "[interrupted]\n\n"+taskdir.Marker+"\n") {
+		t.Errorf("out file %q, %v", out, err)
+	}
+}
+
+// A daemon that died while it wrote leaves a part of a file, which may be as large
+// as an archive.
+func TestStartRemovesUnfinishedFiles(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, sub := range []string{"", usage.DirName, "archive"} {
+		path := filepath.Join(dir, "state", sub, ".gasupervisor-0123456789abcdef.tmp")
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		old := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, path)
+	}
+	srv := llmtest.NewServer(t, llmtest.Always(llmtest.Done("x")))
+	d := startDaemon(t, dir, srv, "")
+	d.task("a", "do it", "{}")
+	d.wait("a") // by then it has started
+	for _, path := range left {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// Two prompts never write one file, however they are spelled.
+func TestPromptsOfOneFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"a.txt", "a.md", "a.out.txt"} {
+		if err := os.WriteFile(name, []byte("do it"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, files := range [][]string{{"a.txt", "a.md"}, {"a.txt", "./a.md"}, {"a.txt", "./a.txt"}, {"a.txt", "./a.out.txt"}} {
+		var e *exitError
+		if _, err := promptsOf(files, mapFlags{}); !errors.As(err, &e) || e.code != exitUsage {
+			t.Errorf("%v: %v", files, err)
+		}
+	}
+	if ps, err := promptsOf([]string{"a.txt"}, mapFlags{}); err != nil || len(ps) != 1 {
+		t.Errorf("%v, %v", ps, err)
+	}
+}

@@ -1,0 +1,227 @@
+// Package usage keeps account of what LLMs cost, per LLM and per day, and of how
+// many sessions were started.
+//
+// The accounts are files in one directory, one a day: <date>.jsonl, a line of JSON
+// for each request or start, appended as it happens, so that nothing is lost with
+// the process. (It is not synced: a power failure may cost the last seconds, which
+// no limit is worth a sync for each request.) Days that are long gone are summed up
+// to a line for each LLM. Dates are those of the local time zone.
+//
+// One process writes, and any number may read (see Read). It knows requests and
+// starts, and not what limits there are; those are budget.Budget, which Accounts
+// feeds, and the allowance that Start is given.
+package usage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/budget"
+	"github.com/gasupervisor/gasupervisor/internal/llm"
+)
+
+// DirName is the directory of the accounts within the state directory.
+const DirName = "usage"
+
+const dateForm = time.DateOnly
+
+// entry is a line of a file: a request, a start, or a day's sum of either.
+type entry struct {
+	At    time.Time  `json:"at,omitzero"`
+	LLM   string     `json:"llm,omitempty"`
+	Usage *llm.Usage `json:"usage,omitempty"`
+	// Task is the task of a session that started.
+	Task string `json:"task,omitempty"`
+	// Started is the sum of starts.
+	Started int `json:"started,omitempty"`
+}
+
+// Accounts is the writing side. It may be used by many goroutines at once.
+type Accounts struct {
+	dir string
+	now func() time.Time
+	// failed is told once of a file that cannot be written, and once more when it
+	// can again (with nil). The sums in memory stay right meanwhile.
+	failed func(error)
+
+	mu     sync.Mutex
+	date   string
+	file   *os.File
+	today  Day
+	starts []time.Time // of the last hour, in order
+	broken bool
+	closed bool
+}
+
+// New returns the accounts in dir, which are to be opened before they are used. now
+// is the clock (nil: the real one), failed hears of files that cannot be written
+// (nil: nobody does).
+func New(dir string, now func() time.Time, failed func(error)) *Accounts {
+	if now == nil {
+		now = time.Now
+	}
+	if failed == nil {
+		failed = func(error) {}
+	}
+	return &Accounts{dir: dir, now: now, failed: failed}
+}
+
+// Open makes the directory and takes up what there is of today and of the last hour.
+func (a *Accounts) Open() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := os.MkdirAll(a.dir, 0o700); err != nil {
+		return fmt.Errorf("open usage accounts: %w", err)
+	}
+	at := a.now()
+	hourAgo := at.Add(-time.Hour)
+	for _, date := range []string{at.AddDate(0, 0, -1).Format(dateForm), at.Format(dateForm)} {
+		a.today = Day{Date: date}
+		err := readFile(filepath.Join(a.dir, date+".jsonl"), func(e entry) {
+			a.today.add(e)
+			if e.Task != "" && e.At.After(hourAgo) {
+				a.starts = append(a.starts, e.At)
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("open usage accounts: %w", err)
+		}
+	}
+	a.date = a.today.Date
+	if err := a.open(); err != nil {
+		return fmt.Errorf("open usage accounts: %w", err)
+	}
+	return nil
+}
+
+// open opens the file of a.date for appending.
+func (a *Accounts) open() error {
+	path := filepath.Join(a.dir, a.date+".jsonl")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	// A line that a crash tore is ended, so that it does not spoil the next.
+	if fi, err := f.Stat(); err == nil && fi.Size() > 0 {
+		last := make([]byte, 1)
+		if _, err := f.ReadAt(last, fi.Size()-1); err == nil && last[0] != '\n' {
+			if _, err := f.WriteString("\n"); err != nil {
+				return errors.Join(err, f.Close())
+			}
+		}
+	}
+	a.file = f
+	sumUpBefore(a.dir, a.now().AddDate(0, 0, -1).Format(dateForm))
+	return nil
+}
+
+// Close closes the file of the day.
+func (a *Accounts) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	if a.file == nil {
+		return nil
+	}
+	err := a.file.Close()
+	a.file = nil
+	return err
+}
+
+// Spent enters what requests to an LLM cost. It is called for every attempt, also
+// for those that failed.
+func (a *Accounts) Spent(name string, u llm.Usage) {
+	if u == (llm.Usage{}) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.enter(entry{At: a.now(), LLM: name, Usage: &u})
+}
+
+// Start enters the start of a task's session, where fewer than perHour (0: any
+// number) have started in the last hour, and returns 0. Else it enters nothing and
+// returns after what time to ask again.
+func (a *Accounts) Start(task string, perHour int) (wait time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	for len(a.starts) > 0 && !a.starts[0].After(now.Add(-time.Hour)) {
+		a.starts = a.starts[1:]
+	}
+	if perHour > 0 && len(a.starts) >= perHour {
+		return a.starts[len(a.starts)-perHour].Add(time.Hour).Sub(now)
+	}
+	a.starts = append(a.starts, now)
+	a.enter(entry{At: now, Task: task})
+	return 0
+}
+
+// Today returns what today's requests cost so far, over all LLMs.
+func (a *Accounts) Today() llm.Usage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turn()
+	return a.today.Total()
+}
+
+// Budget is a budget of so much money a day, over all LLMs, that follows these
+// accounts.
+func (a *Accounts) Budget(costPerDay float64) *budget.Budget {
+	return budget.New(budget.Config{
+		What: "cost_per_day of the daemon", Hint: "raise it in [limits] of config.toml, or reply tomorrow to go on",
+		Limit: llm.Amount{CostUSD: costPerDay}, Elsewhere: func() llm.Amount { return a.Today().Amount() },
+	})
+}
+
+// turn begins a new day where it is one.
+func (a *Accounts) turn() {
+	date := a.now().Format(dateForm)
+	if date == a.date {
+		return
+	}
+	a.date, a.today = date, Day{Date: date}
+	// A clock that was set back comes to a day of which there is something already.
+	err := readFile(filepath.Join(a.dir, date+".jsonl"), a.today.add)
+	if a.file != nil {
+		err = errors.Join(err, a.file.Close())
+		a.file = nil
+		err = errors.Join(err, a.open())
+	}
+	if err != nil {
+		a.report(err)
+	}
+}
+
+func (a *Accounts) enter(e entry) {
+	a.turn()
+	a.today.add(e)
+	if a.closed {
+		return
+	}
+	line, err := json.Marshal(e)
+	if err == nil && a.file == nil {
+		err = a.open() // it failed before
+	}
+	if err == nil {
+		_, err = a.file.Write(append(line, '\n'))
+	}
+	a.report(err)
+}
+
+// report tells of trouble once, and of its end.
+func (a *Accounts) report(err error) {
+	switch {
+	case err != nil && !a.broken:
+		a.broken = true
+		a.failed(fmt.Errorf("write usage accounts in %s: %w", a.dir, err))
+	case err == nil && a.broken:
+		a.broken = false
+		a.failed(nil)
+	}
+}

@@ -1,0 +1,4 @@
+package watcher
+
+// system is the Backend of this system.
+type system = inotify

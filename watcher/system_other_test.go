@@ -1,0 +1,6 @@
+//go:build !linux
+
+package watcher
+
+// system is the Backend of this system.
+type system = notify
