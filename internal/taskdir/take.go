@@ -39,6 +39,9 @@ func (p *Pending) Name() string { return p.name }
 // Seq returns the number that the file was taken under; 0 for one in place.
 func (p *Pending) Seq() uint64 { return p.seq }
 
+// Addition says whether the message is what was added to an earlier one.
+func (p *Pending) Addition() bool { return p.from > 0 }
+
 // Taken describes the file as a look would.
 func (p *Pending) Taken() TakenFile {
 	return TakenFile{Seq: p.seq, Name: p.name, File: p.file, Stat: p.seen}
@@ -298,6 +301,11 @@ func (d *Dir) compare(p *Pending, fp Fingerprint) (rest *Pending, gone bool, err
 	}
 	if in.Size == 0 && known {
 		return nil, false, nil // emptied, and nobody is about to fill it
+	}
+	if in.Size <= fp.Size && in.Mtime.UnixNano() <= fp.Mtime {
+		// An earlier state: what a power failure leaves of a file whose last bytes had
+		// not reached the disk.
+		return nil, false, nil
 	}
 	rest = &Pending{name: p.name, file: p.file, seq: p.seq}
 	if in.Size >= fp.Size && in.Size <= limitOf(p.name) {
