@@ -245,8 +245,15 @@ func (s *Session) writeTrouble(dir *taskdir.Dir, v *taskdir.Status, kind, messag
 // half done is completed. later says that messages which were taken are left until
 // the input has been looked at, which may begin the session that they are for.
 func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir.Sight) (later bool, err error) {
+	s.early = map[uint64]bool{}
 	for _, t := range sight.Taken {
 		s.nextSeq = max(s.nextSeq, t.Seq+1)
+		s.early[t.Stat.Ino] = true
+	}
+	for _, m := range messages(sight) {
+		if m.there() {
+			s.early[m.stat.Ino] = true
+		}
 	}
 	if s.phase == Idle {
 		if err := s.firstSight(dir, sight); err != nil || s.phase == Idle {

@@ -256,6 +256,24 @@ func (d *Dir) Grown(p *Pending, fp Fingerprint) (rest *Pending, err error) {
 	return rest, err
 }
 
+// After returns a Pending for what comes after the first n bytes of a message, which
+// takes the place of p. It is for a caller that knows these bytes.
+func (d *Dir) After(p *Pending, n int64) (*Pending, error) {
+	f, in, err := d.open(p.file, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := readBounded(f, in.Stat, limitOf(p.name))
+	if err != nil {
+		return nil, pathError("read", d.join(p.file), err)
+	}
+	if int64(len(data)) < n {
+		return nil, ErrNotWhole{Path: d.join(p.file), RetryAfter: p.backoff()}
+	}
+	return &Pending{name: p.name, file: p.file, seq: p.seq, from: n, prefix: hash(data[:n])}, nil
+}
+
 // Drop deletes a message that was read with this fingerprint, is in the journal
 // and acted on. It is called a second after Take or the daemon's start, or
 // later, when whoever had looked up the old name has long opened the file. If
