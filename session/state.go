@@ -201,6 +201,10 @@ func (s *state) addMessage(r *record) {
 	}
 	switch kind := round.NoteKind(m.File); kind {
 	case taskdir.StopFile:
+		if s.Stop != 0 {
+			// The round is being stopped; one of them is settled when it is over.
+			s.settle(s.Stop, outcomeStopped)
+		}
 		s.Stop = m.Seq
 	case round.NoteKeyInfo:
 		if s.Phase != Queued {
