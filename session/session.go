@@ -144,6 +144,8 @@ type Session struct {
 	held []*record
 	dir  *taskdir.Dir
 	run  *running
+	// early holds the inodes of the messages that were there at the first look.
+	early map[uint64]bool
 	// unsaid is what readers could not be told yet.
 	unsaid []*unsaid
 	// ticket numbers the requests for a place; asked says that one is out or granted.
