@@ -23,10 +23,11 @@
 //
 // # Waiting
 //
-// A waiting session holds a Memo and a goroutine, and neither conversation nor
-// open file; a message makes it read its journal again. So does one that has
-// waited for its place for a moment. An ended one holds nothing: Run returns, and
-// the caller keeps the Memo for the next look.
+// A waiting session holds a Memo, and neither conversation nor open file; a
+// message makes it read its journal again. So does one that has waited for its
+// place for a moment. It does not even hold a goroutine, whose stack would be most
+// of what it costs: Run returns, and the caller keeps the Memo for the next look
+// and the deadline (Config.Park). An ended one is kept in the same way.
 //
 // # Trouble
 //
@@ -82,6 +83,10 @@ type Config struct {
 	Admit func(task string) (wait time.Duration)
 	// Children is how sessions reach their subagents.
 	Children Children
+	// Park makes Run return while there is nothing but a reply to wait for: its caller
+	// keeps the Memo, and starts the session again for a look or when Memo.Due comes.
+	// Thousands that wait then need neither a goroutine nor its stack.
+	Park bool
 	// Settled, when set, is told once in each Session.Run that the first look is over.
 	Settled func(task string)
 	// Disk bounds how many sessions write to their journals at the same time, and
@@ -199,7 +204,7 @@ func New(cfg *Config, task string, memo *Memo) *Session {
 		stops:  make(chan struct{}, 1),
 	}
 	if memo != nil {
-		s.phase, s.nextSeq, s.looked = memo.Phase, memo.Seq+1, true
+		s.phase, s.nextSeq, s.looked, s.floor = memo.Phase, memo.Seq+1, true, memo.floor
 	}
 	return s
 }
@@ -232,9 +237,9 @@ func (s *Session) Grant(ticket uint64) {
 	s.grants <- ticket
 }
 
-// Run lives the session until there is nothing to wait for, or ctx ends. It
-// returns what to remember for the next look; nil where the task has no session,
-// or where it has to be read from the journal again.
+// Run lives the session until there is nothing to wait for, or nothing but a reply
+// (see Config.Park), or ctx ends. It returns what to remember for the next look; nil
+// where the task has no session, or where it has to be read from the journal again.
 //
 // When ctx ends a running round is cut short so that the next start resumes it.
 // Any other error is of a kind that a later Run may not meet again. A journal that
@@ -256,6 +261,9 @@ func (s *Session) Run(ctx context.Context) (*Memo, error) {
 	case err != nil:
 		// What is in memory may be ahead of the journal.
 		return nil, err
+	}
+	if s.memo != nil {
+		s.memo.floor = s.floor
 	}
 	return s.memo, nil
 }
@@ -327,10 +335,20 @@ func (s *Session) settle() {
 	s.settled = true
 }
 
-// idle reports whether nothing is left to wait for.
+// idle reports whether nothing is left that needs a goroutine to wait for it.
 func (s *Session) idle() bool {
-	return (s.phase == Idle || s.phase == Ended) &&
-		len(s.pending) == 0 && len(s.drops) == 0 && len(s.unsaid) == 0 && len(s.looks) == 0 && s.lookDue.IsZero()
+	if len(s.pending) > 0 || len(s.drops) > 0 || len(s.unsaid) > 0 || len(s.looks) > 0 || !s.lookDue.IsZero() {
+		return false
+	}
+	switch s.phase {
+	case Idle, Ended:
+		return true
+	case Awaiting:
+		// What is known beyond the Memo would have to be found out again at every look.
+		return s.cfg.Park && s.st == nil && s.memo != nil && s.statusDue.IsZero() &&
+			s.seenInput == (fileMark{}) && len(s.refused) == 0 && !due(s.deadline(), time.Now())
+	}
+	return false
 }
 
 // log is made when there is something to say: thousands of sessions wait in silence.
@@ -434,10 +452,14 @@ func (s *Session) deadline() time.Time {
 	case s.memo != nil:
 		t = s.memo.Deadline
 	}
-	if t.Before(s.floor) {
-		return s.floor
+	return laterOf(t, s.floor)
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
 	}
-	return t
+	return a
 }
 
 func (s *Session) place() place { return placeOf(s.cfg.StateDir, s.task) }
