@@ -172,7 +172,7 @@ func (s *state) open(r *record, off int64) error {
 	}
 	if o.Rounds > 0 {
 		s.Phase, s.Round, s.Reason, s.RoundText = Ended, o.Rounds-1, round.Completed, ""
-		s.Joined = true
+		s.Joined, s.Forked = true, 0
 		return nil
 	}
 	s.addReceipt(Receipt{
@@ -229,17 +229,29 @@ func (s *state) openRound(o *roundRecord) {
 	}
 }
 
+// filesCount reports whether the session's files have been read for good: a model
+// has been asked with what they say. Up to then each round reads them, so that one
+// that was refused can be put right and never counts as absent.
+func (s *state) filesCount() bool {
+	return s.Parent != "" || s.Round > 0 && s.Prepared != nil
+}
+
 func (s *state) begin(r *record) {
 	b := r.Began
 	s.Began = true
 	if s.RoundStarted.IsZero() {
 		s.RoundStarted = r.At
 	}
-	if s.Round > 0 || s.Parent != "" {
+	if s.filesCount() {
 		return
 	}
 	s.Settings, s.ContextMark, s.HistoryMark, s.ContextWarnings = b.Settings, b.Context, b.HistoryMark, b.Warnings
-	s.Conversation, s.Forked = b.History, len(b.History)
+	// What was said in rounds that asked no model stays.
+	var said []llm.Message
+	if s.Round > 0 {
+		said = s.Conversation[s.Forked:]
+	}
+	s.Conversation, s.Forked = slices.Concat(b.History, said), len(b.History)
 	s.Joined, s.Prepared, s.Turn = false, nil, 0
 	for _, c := range b.Receipts {
 		s.addReceipt(c)
