@@ -73,41 +73,6 @@ func (r *running) close() {
 	}
 }
 
-func (s *Session) emissions() <-chan emission {
-	if s.run == nil {
-		return nil
-	}
-	return s.run.emitted
-}
-
-func (s *Session) inboxRequests() <-chan chan<- inboxReply {
-	if s.run == nil {
-		return nil
-	}
-	return s.run.inboxes
-}
-
-func (s *Session) spawnRequests() <-chan spawnRequest {
-	if s.run == nil {
-		return nil
-	}
-	return s.run.spawns
-}
-
-func (s *Session) spawnEnds() <-chan spawnEnd {
-	if s.run == nil {
-		return nil
-	}
-	return s.run.ended
-}
-
-func (s *Session) outcomes() <-chan round.Outcome {
-	if s.run == nil {
-		return nil
-	}
-	return s.run.returned
-}
-
 // openSession begins a session with the input that arrived, in a journal of its own.
 func (s *Session) openSession(ctx context.Context) error {
 	dir, err := s.openDir()

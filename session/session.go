@@ -120,9 +120,7 @@ type Session struct {
 	cfg  *Config
 	task string
 
-	looks  chan struct{}
-	grants chan uint64
-	stops  chan struct{}
+	mail mail
 
 	// The rest belongs to the goroutine of Run.
 
@@ -184,44 +182,12 @@ type arrival struct {
 // New makes the session of a task. memo is what an earlier Session.Run of this
 // process returned for it, nil at the daemon's start and for a new task.
 func New(cfg *Config, task string, memo *Memo) *Session {
-	s := &Session{
-		cfg: cfg, task: task, memo: memo,
-		looks:  make(chan struct{}, 1),
-		grants: make(chan uint64, 1),
-		stops:  make(chan struct{}, 1),
-	}
+	s := &Session{cfg: cfg, task: task, memo: memo}
+	s.mail.wake = make(chan struct{}, 1)
 	if memo != nil {
 		s.phase, s.nextSeq, s.looked = memo.Phase, memo.Seq+1, true
 	}
 	return s
-}
-
-// Look asks the session to look at its directory soon.
-func (s *Session) Look() {
-	select {
-	case s.looks <- struct{}{}:
-	default:
-	}
-}
-
-// HasLook reports whether a look was asked for that Run has not taken up.
-func (s *Session) HasLook() bool { return len(s.looks) > 0 }
-
-// Stop stops a subagent for its parent, as a _stop does, and ends its session.
-func (s *Session) Stop() {
-	select {
-	case s.stops <- struct{}{}:
-	default:
-	}
-}
-
-// Grant gives the place that was asked for with this ticket. One goroutine calls it.
-func (s *Session) Grant(ticket uint64) {
-	select {
-	case <-s.grants:
-	default:
-	}
-	s.grants <- ticket
 }
 
 // Run lives the session until there is nothing to wait for, or ctx ends. It
@@ -233,7 +199,7 @@ func (s *Session) Grant(ticket uint64) {
 // cannot be read is none: the Memo says so, and so does status.json.
 func (s *Session) Run(ctx context.Context) (*Memo, error) {
 	defer s.release()
-	s.timer = time.NewTimer(time.Hour)
+	s.timer = time.AfterFunc(time.Hour, func() { s.mail.put(&s.mail.alarm) })
 	defer s.timer.Stop()
 	err := s.begin(ctx)
 	s.rest()
@@ -263,35 +229,81 @@ func (s *Session) begin(ctx context.Context) error {
 // next waits for something to happen and handles it.
 func (s *Session) next(ctx context.Context) error {
 	s.arm()
-	var err error
+	if s.run != nil {
+		return s.heed(s.nextOfRound(ctx))
+	}
+	if !s.awake(ctx) {
+		return nil
+	}
+	return s.heed(s.readMail(ctx))
+}
+
+// awake waits for mail. It is a function of its own, and no part of one that needs
+// more room, since thousands of sessions are in it at any time.
+//
+//go:noinline
+func (s *Session) awake(ctx context.Context) bool {
+	select {
+	case <-s.mail.wake:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// nextOfRound waits for what can happen in a round too.
+func (s *Session) nextOfRound(ctx context.Context) error {
+	r := s.run
 	select {
 	case <-ctx.Done():
-	case <-s.looks:
-		err = s.look(ctx)
-	case ticket := <-s.grants:
-		switch {
-		case !s.asked || ticket != s.ticket:
-		case s.run != nil && s.run.regains != nil:
-			s.regained()
-		default:
-			err = s.happen(ctx, PlaceGranted)
-		}
-	case <-s.stops:
-		err = s.stopChild(ctx)
-	case req := <-s.spawnRequests():
-		s.serveSpawn(ctx, req)
-	case end := <-s.spawnEnds():
-		err = s.jobOver(end)
-	case em := <-s.emissions():
+	case <-s.mail.wake:
+		return s.readMail(ctx)
+	case em := <-r.emitted:
 		s.serve(ctx, em)
-	case req := <-s.inboxRequests():
+	case req := <-r.inboxes:
 		s.serveInbox(ctx, req)
-	case out := <-s.outcomes():
-		err = s.runnerReturned(ctx, out)
-	case <-s.timer.C:
+	case req := <-r.spawns:
+		s.serveSpawn(ctx, req)
+	case end := <-r.ended:
+		return s.jobOver(end)
+	case out := <-r.returned:
+		return s.runnerReturned(ctx, out)
+	}
+	return nil
+}
+
+// readMail handles all that others have for the session, and what is due.
+func (s *Session) readMail(ctx context.Context) (err error) {
+	m := &s.mail
+	if m.stop.Swap(false) {
+		err = s.stopChild(ctx)
+	}
+	if err == nil && m.look.Swap(false) {
+		err = s.look(ctx)
+	}
+	if ticket := m.grant.Load(); err == nil && ticket != 0 {
+		m.grant.CompareAndSwap(ticket, 0)
+		err = s.granted(ctx, ticket)
+	}
+	if err == nil && m.alarm.Swap(false) {
 		err = s.tick(ctx, time.Now())
 	}
-	return s.heed(err)
+	if err != nil {
+		m.ring() // for what was not read yet
+	}
+	return err
+}
+
+// granted takes the place that was asked for last.
+func (s *Session) granted(ctx context.Context, ticket uint64) error {
+	switch {
+	case !s.asked || ticket != s.ticket:
+		return nil
+	case s.run != nil && s.run.regains != nil:
+		s.regained()
+		return nil
+	}
+	return s.happen(ctx, PlaceGranted)
 }
 
 // heed takes errors that the session has dealt with already.
@@ -321,7 +333,7 @@ func (s *Session) settle() {
 // idle reports whether nothing is left to wait for.
 func (s *Session) idle() bool {
 	return (s.phase == Idle || s.phase == Ended) &&
-		len(s.pending) == 0 && len(s.drops) == 0 && len(s.unsaid) == 0 && len(s.looks) == 0 && s.lookDue.IsZero()
+		len(s.pending) == 0 && len(s.drops) == 0 && len(s.unsaid) == 0 && !s.HasLook() && s.lookDue.IsZero()
 }
 
 // log is made when there is something to say: thousands of sessions wait in silence.

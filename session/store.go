@@ -70,7 +70,7 @@ const (
 // store appends to the journal, and does not give up while ctx lasts.
 func (s *Session) store(ctx context.Context, lines []json.RawMessage) error {
 	var since, said time.Time
-	looked := false
+	woken := false
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := s.tryStore(ctx, lines)
 		if err == nil {
@@ -78,8 +78,8 @@ func (s *Session) store(ctx context.Context, lines []json.RawMessage) error {
 				s.log().Info("journal is written again", "after", time.Since(since).Round(time.Millisecond))
 				s.statusDue = time.Now()
 			}
-			if looked {
-				s.Look()
+			if woken {
+				s.mail.ring()
 			}
 			return nil
 		}
@@ -99,10 +99,13 @@ func (s *Session) store(ctx context.Context, lines []json.RawMessage) error {
 		case <-ctx.Done():
 			retry.Stop()
 			return fmt.Errorf("write journal of task %q: %w", s.task, err)
-		case <-s.looks:
+		case <-s.mail.wake:
+			// It is read when the journal is written; only a _stop can do something now.
 			retry.Stop()
-			looked = true
-			s.stopAnyway()
+			woken = true
+			if s.HasLook() {
+				s.stopAnyway()
+			}
 		case <-retry.C:
 		}
 	}

@@ -83,9 +83,8 @@ func (s *Session) timeOut(ctx context.Context) error {
 			return nil
 		}
 	}
-	if len(s.looks) > 0 {
+	if s.mail.look.Swap(false) {
 		// A reply that came in the last moment counts.
-		<-s.looks
 		if err := s.look(ctx); err != nil || s.phase != Awaiting {
 			return err
 		}
