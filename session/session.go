@@ -152,7 +152,8 @@ type Session struct {
 	seenInput fileMark
 	// arrived is what the happening in progress brought.
 	arrived *arrival
-	refused map[string]bool
+	// said holds complaints that are not to be repeated.
+	said map[string]bool
 	// reopened says that the open round was found in the journal: another process may
 	// have run it.
 	reopened bool

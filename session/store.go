@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/journal"
@@ -188,7 +190,9 @@ func (s *Session) showTrouble(cause error) {
 		v = taskdir.NewStatus(s.task)
 	}
 	v.UpdatedAt = taskdir.Time{Time: time.Now()}
-	v.Warnings = append(v.Warnings, fmt.Sprintf("the journal cannot be written (%v): what came since is not acknowledged yet, and is tried again", cause))
+	const trouble = "the journal cannot be written"
+	v.Warnings = append(slices.DeleteFunc(v.Warnings, func(w string) bool { return strings.HasPrefix(w, trouble) }),
+		fmt.Sprintf("%s (%v): what came since is not acknowledged yet, and is tried again", trouble, cause))
 	if err := dir.WriteStatus(v, false); err != nil {
 		s.log().Warn("status.json cannot be written", "err", err)
 	}
