@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -570,5 +571,24 @@ func TestContextThatVanishesIsNotForgotten(t *testing.T) {
 	}
 	if n := strings.Count(d.receipts("a"), "context.json: read"); n != 1 {
 		t.Errorf("receipts:\n%s", d.receipts("a"))
+	}
+}
+
+func TestSessionThatMayNotStartYetWaitsInTheQueue(t *testing.T) {
+	d := newDesk(t, answer("hi"))
+	var asked atomic.Int32
+	d.cfg.Admit = func(string) time.Duration {
+		if asked.Add(1) < 3 {
+			return 50 * time.Millisecond
+		}
+		return 0
+	}
+	d.put("a", "input.txt", "go")
+	d.start("a", nil)
+	d.state("a", taskdir.Queued, "")
+	d.until("the warning", func() bool { return strings.Contains(strings.Join(d.status("a").Warnings, "\n"), "tasks_per_hour") })
+	d.ended("a", "output.txt")
+	if n := asked.Load(); n != 3 {
+		t.Errorf("asked %d times, want 3", n)
 	}
 }

@@ -35,6 +35,11 @@ func (s *Session) lookOnce(ctx context.Context) error {
 		return nil
 	}
 	s.complain(sight.Refused)
+	if sight.Temps {
+		if err := dir.Sweep(); err != nil {
+			s.log().Debug("half-written files cannot be removed", "err", err)
+		}
+	}
 	if gone, err := s.otherDirectory(ctx, dir, sight); gone || err != nil {
 		return err
 	}

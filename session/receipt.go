@@ -116,3 +116,12 @@ func (s *state) past() []pastMessage {
 	}
 	return all[max(0, len(all)-maxReceipts):]
 }
+
+// fingerprints are those of all messages that are recognised.
+func (s *state) fingerprints() []taskdir.Fingerprint {
+	var all []taskdir.Fingerprint
+	for _, p := range s.past() {
+		all = append(all, p.Fingerprint)
+	}
+	return all
+}

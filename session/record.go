@@ -86,6 +86,9 @@ type (
 		// Done says that its first round is over; Spent is what that cost.
 		Done  bool      `json:"done,omitempty"`
 		Spent llm.Usage `json:"spent,omitzero"`
+		// Left says that its parent's round ended before that was known. Only snapshots
+		// have it: it follows from the end of the round.
+		Left bool `json:"left,omitempty"`
 	}
 
 	// pastMessage is a control file that an earlier session acted on.
@@ -226,6 +229,18 @@ type Memo struct {
 	// cannot be read, with the reason: there is nothing to load.
 	Adopted bool   `json:"-"`
 	Damaged string `json:"-"`
+
+	// floor is until when a reply is waited for at least.
+	floor time.Time
+}
+
+// Due is when a session that is not live has to be started again even if there is
+// nothing to look at; zero for never.
+func (m *Memo) Due() time.Time {
+	if m == nil || m.Phase != Awaiting {
+		return time.Time{}
+	}
+	return laterOf(m.Deadline, m.floor)
 }
 
 func encode(r *record) (json.RawMessage, error) {

@@ -31,7 +31,7 @@ type running struct {
 	returned chan round.Outcome
 	spawns   chan spawnRequest
 	ended    chan spawnEnd
-	// gone is closed when nobody serves the runner any more.
+	// gone is closed when nobody serves the runner, or what it left behind, any more.
 	gone chan struct{}
 
 	// jobs counts subagents that are waited for; regains are those done with that
@@ -71,6 +71,41 @@ func (r *running) close() {
 		r.events.Close()
 		r.events = nil
 	}
+}
+
+func (s *Session) emissions() <-chan emission {
+	if s.run == nil {
+		return nil
+	}
+	return s.run.emitted
+}
+
+func (s *Session) inboxRequests() <-chan chan<- inboxReply {
+	if s.run == nil {
+		return nil
+	}
+	return s.run.inboxes
+}
+
+func (s *Session) spawnRequests() <-chan spawnRequest {
+	if s.run == nil {
+		return nil
+	}
+	return s.run.spawns
+}
+
+func (s *Session) spawnEnds() <-chan spawnEnd {
+	if s.run == nil {
+		return nil
+	}
+	return s.run.ended
+}
+
+func (s *Session) outcomes() <-chan round.Outcome {
+	if s.run == nil {
+		return nil
+	}
+	return s.run.returned
 }
 
 // openSession begins a session with the input that arrived, in a journal of its own.
@@ -145,6 +180,20 @@ func (s *Session) openRound(_ context.Context) error {
 	// Held until the round's first commit, or until it has waited for its place for
 	// a moment: up to then the taken file itself is what a restart finds.
 	return s.hold(&record{Round: &roundRecord{Round: s.st.Round + 1, From: a.file, Seq: a.seq}})
+}
+
+// enqueue asks for a place, once the session may start at all.
+func (s *Session) enqueue(now time.Time) {
+	s.admitDue = time.Time{}
+	s.statusDue = now.Add(flushEvery)
+	if s.cfg.Admit != nil && s.st.Parent == "" && s.st.Round == 0 && !s.st.Began {
+		if wait := s.cfg.Admit(s.task); wait > 0 {
+			s.admitDue = now.Add(wait)
+			s.st.warn("waits: [limits] tasks_per_hour is reached; it is asked again at " + s.admitDue.Format(time.TimeOnly))
+			return
+		}
+	}
+	s.ask(s.st.inFirstRound())
 }
 
 // startRound prepares the round and starts the runner. While context.json or
@@ -234,7 +283,7 @@ func (s *Session) startRunner(dir *taskdir.Dir) {
 	}
 	if st.Depth < s.cfg.Children.MaxDepth {
 		r.spawns, r.ended = make(chan spawnRequest), make(chan spawnEnd)
-		in.Spawn = s.spawner(r)
+		in.Spawn = s.spawner(ctx, r)
 	}
 	if st.inFirstRound() {
 		in.Reserve = s.parentsBudget()
@@ -267,10 +316,11 @@ func (s *Session) runnerReturned(ctx context.Context, out round.Outcome) error {
 	r := s.run
 	if r.live() {
 		r.cancel(nil)
+		close(r.gone)
 		s.regained()
 		r.over()
-		s.stopChildren()
 	}
+	s.stopChildren()
 	if ctx.Err() != nil && out.Reason == round.Interrupted {
 		return nil // by the daemon's stop, and it goes on after that
 	}

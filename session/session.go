@@ -23,10 +23,11 @@
 //
 // # Waiting
 //
-// A waiting session holds a Memo and a goroutine, and neither conversation nor
-// open file; a message makes it read its journal again. So does one that has
-// waited for its place for a moment. An ended one holds nothing: Run returns, and
-// the caller keeps the Memo for the next look.
+// A waiting session holds a Memo, and neither conversation nor open file; a
+// message makes it read its journal again. So does one that has waited for its
+// place for a moment. It does not even hold a goroutine, whose stack would be most
+// of what it costs: Run returns, and the caller keeps the Memo for the next look
+// and the deadline (Config.Park). An ended one is kept in the same way.
 //
 // # Trouble
 //
@@ -77,8 +78,15 @@ type Config struct {
 	// that are ahead before all others.
 	Ask   func(task string, ticket uint64, ahead bool)
 	Leave func(task string, ticket uint64)
+	// Admit, when set, is asked before a session's first round lines up, but not for
+	// subagents. It returns 0, or after what time to ask again.
+	Admit func(task string) (wait time.Duration)
 	// Children is how sessions reach their subagents.
 	Children Children
+	// Park makes Run return while there is nothing but a reply to wait for: its caller
+	// keeps the Memo, and starts the session again for a look or when Memo.Due comes.
+	// Thousands that wait then need neither a goroutine nor its stack.
+	Park bool
 	// Settled, when set, is told once in each Session.Run that the first look is over.
 	Settled func(task string)
 	// Disk bounds how many sessions write to their journals at the same time, and
@@ -110,7 +118,7 @@ const (
 	longWait = 60 * time.Second
 	// maxCrashes ends a round that crashed the daemon this often without progress.
 	maxCrashes = 5
-	// snapshotEvery is how much a journal grows between full records.
+	// snapshotEvery is how much a journal grows at least between full records.
 	snapshotEvery = 256 << 10
 )
 
@@ -120,7 +128,9 @@ type Session struct {
 	cfg  *Config
 	task string
 
-	mail mail
+	looks  chan struct{}
+	grants chan uint64
+	stops  chan struct{}
 
 	// The rest belongs to the goroutine of Run.
 
@@ -139,6 +149,8 @@ type Session struct {
 	held []*record
 	dir  *taskdir.Dir
 	run  *running
+	// early holds the inodes of the messages that were there at the first look.
+	early map[uint64]bool
 	// unsaid is what readers could not be told yet.
 	unsaid []*unsaid
 	// ticket numbers the requests for a place; asked says that one is out or granted.
@@ -166,10 +178,13 @@ type Session struct {
 	// looked says that the first look of this process is behind us, settled that it
 	// does not count as one in progress any more.
 	looked, settled bool
-	// statusDue is when status.json is to be written, lookDue when to look again.
-	statusDue, lookDue time.Time
-	lookPause          time.Duration
-	timer              *time.Timer
+	// statusDue is when status.json is to be written, lookDue when to look again,
+	// admitDue when to ask again whether the session may start.
+	statusDue, lookDue, admitDue time.Time
+	lookPause                    time.Duration
+	// timer fires at armed.
+	timer *time.Timer
+	armed time.Time
 }
 
 // arrival is what opens a session or a round: an input that was read whole, or the
@@ -183,24 +198,56 @@ type arrival struct {
 // New makes the session of a task. memo is what an earlier Session.Run of this
 // process returned for it, nil at the daemon's start and for a new task.
 func New(cfg *Config, task string, memo *Memo) *Session {
-	s := &Session{cfg: cfg, task: task, memo: memo}
-	s.mail.wake = make(chan struct{}, 1)
+	s := &Session{
+		cfg: cfg, task: task, memo: memo,
+		looks:  make(chan struct{}, 1),
+		grants: make(chan uint64, 1),
+		stops:  make(chan struct{}, 1),
+	}
 	if memo != nil {
-		s.phase, s.nextSeq, s.looked = memo.Phase, memo.Seq+1, true
+		s.phase, s.nextSeq, s.looked, s.floor = memo.Phase, memo.Seq+1, true, memo.floor
 	}
 	return s
 }
 
-// Run lives the session until there is nothing to wait for, or ctx ends. It
-// returns what to remember for the next look; nil where the task has no session,
-// or where it has to be read from the journal again.
+// Look asks the session to look at its directory soon.
+func (s *Session) Look() {
+	select {
+	case s.looks <- struct{}{}:
+	default:
+	}
+}
+
+// HasLook reports whether a look was asked for that Run has not taken up.
+func (s *Session) HasLook() bool { return len(s.looks) > 0 }
+
+// Stop stops a subagent for its parent, as a _stop does, and ends its session.
+func (s *Session) Stop() {
+	select {
+	case s.stops <- struct{}{}:
+	default:
+	}
+}
+
+// Grant gives the place that was asked for with this ticket. One goroutine calls it.
+func (s *Session) Grant(ticket uint64) {
+	select {
+	case <-s.grants:
+	default:
+	}
+	s.grants <- ticket
+}
+
+// Run lives the session until there is nothing to wait for, or nothing but a reply
+// (see Config.Park), or ctx ends. It returns what to remember for the next look; nil
+// where the task has no session, or where it has to be read from the journal again.
 //
 // When ctx ends a running round is cut short so that the next start resumes it.
 // Any other error is of a kind that a later Run may not meet again. A journal that
 // cannot be read is none: the Memo says so, and so does status.json.
 func (s *Session) Run(ctx context.Context) (*Memo, error) {
 	defer s.release()
-	s.timer = time.AfterFunc(time.Hour, func() { s.mail.put(&s.mail.alarm) })
+	s.timer, s.armed = time.NewTimer(time.Hour), time.Now().Add(time.Hour)
 	defer s.timer.Stop()
 	err := s.begin(ctx)
 	s.rest()
@@ -216,6 +263,9 @@ func (s *Session) Run(ctx context.Context) (*Memo, error) {
 		// What is in memory may be ahead of the journal.
 		return nil, err
 	}
+	if s.memo != nil {
+		s.memo.floor = s.floor
+	}
 	return s.memo, nil
 }
 
@@ -230,81 +280,36 @@ func (s *Session) begin(ctx context.Context) error {
 // next waits for something to happen and handles it.
 func (s *Session) next(ctx context.Context) error {
 	s.arm()
-	if s.run != nil {
-		return s.heed(s.nextOfRound(ctx))
-	}
-	if !s.awake(ctx) {
-		return nil
-	}
-	return s.heed(s.readMail(ctx))
-}
-
-// awake waits for mail. It is a function of its own, and no part of one that needs
-// more room, since thousands of sessions are in it at any time.
-//
-//go:noinline
-func (s *Session) awake(ctx context.Context) bool {
-	select {
-	case <-s.mail.wake:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// nextOfRound waits for what can happen in a round too.
-func (s *Session) nextOfRound(ctx context.Context) error {
-	r := s.run
+	var err error
 	select {
 	case <-ctx.Done():
-	case <-s.mail.wake:
-		return s.readMail(ctx)
-	case em := <-r.emitted:
-		s.serve(ctx, em)
-	case req := <-r.inboxes:
-		s.serveInbox(ctx, req)
-	case req := <-r.spawns:
-		s.serveSpawn(ctx, req)
-	case end := <-r.ended:
-		return s.jobOver(end)
-	case out := <-r.returned:
-		return s.runnerReturned(ctx, out)
-	}
-	return nil
-}
-
-// readMail handles all that others have for the session, and what is due.
-func (s *Session) readMail(ctx context.Context) (err error) {
-	m := &s.mail
-	if m.stop.Swap(false) {
-		err = s.stopChild(ctx)
-	}
-	if err == nil && m.look.Swap(false) {
+	case <-s.looks:
 		err = s.look(ctx)
-	}
-	if ticket := m.grant.Load(); err == nil && ticket != 0 {
-		m.grant.CompareAndSwap(ticket, 0)
-		err = s.granted(ctx, ticket)
-	}
-	if err == nil && m.alarm.Swap(false) {
+	case ticket := <-s.grants:
+		switch {
+		case !s.asked || ticket != s.ticket:
+		case s.run != nil && s.run.regains != nil:
+			s.regained()
+		default:
+			err = s.happen(ctx, PlaceGranted)
+		}
+	case <-s.stops:
+		err = s.stopChild(ctx)
+	case req := <-s.spawnRequests():
+		s.serveSpawn(ctx, req)
+	case end := <-s.spawnEnds():
+		err = s.jobOver(end)
+	case em := <-s.emissions():
+		s.serve(ctx, em)
+	case req := <-s.inboxRequests():
+		s.serveInbox(ctx, req)
+	case out := <-s.outcomes():
+		err = s.runnerReturned(ctx, out)
+	case <-s.timer.C:
+		s.armed = time.Time{}
 		err = s.tick(ctx, time.Now())
 	}
-	if err != nil {
-		m.ring() // for what was not read yet
-	}
-	return err
-}
-
-// granted takes the place that was asked for last.
-func (s *Session) granted(ctx context.Context, ticket uint64) error {
-	switch {
-	case !s.asked || ticket != s.ticket:
-		return nil
-	case s.run != nil && s.run.regains != nil:
-		s.regained()
-		return nil
-	}
-	return s.happen(ctx, PlaceGranted)
+	return s.heed(err)
 }
 
 // heed takes errors that the session has dealt with already.
@@ -331,10 +336,20 @@ func (s *Session) settle() {
 	s.settled = true
 }
 
-// idle reports whether nothing is left to wait for.
+// idle reports whether nothing is left that needs a goroutine to wait for it.
 func (s *Session) idle() bool {
-	return (s.phase == Idle || s.phase == Ended) &&
-		len(s.pending) == 0 && len(s.drops) == 0 && len(s.unsaid) == 0 && !s.HasLook() && s.lookDue.IsZero()
+	if len(s.pending) > 0 || len(s.drops) > 0 || len(s.unsaid) > 0 || len(s.looks) > 0 || !s.lookDue.IsZero() {
+		return false
+	}
+	switch s.phase {
+	case Idle, Ended:
+		return true
+	case Awaiting:
+		// What is known beyond the Memo would have to be found out again at every look.
+		return s.cfg.Park && s.st == nil && s.memo != nil && s.statusDue.IsZero() &&
+			s.seenInput == (fileMark{}) && len(s.said) == 0 && !due(s.deadline(), time.Now())
+	}
+	return false
 }
 
 // log is made when there is something to say: thousands of sessions wait in silence.
@@ -374,9 +389,9 @@ func (s *Session) do(ctx context.Context, a Action) error {
 	case OpenRound:
 		return s.openRound(ctx)
 	case Enqueue:
-		s.ask(s.st.inFirstRound())
-		s.statusDue = time.Now().Add(flushEvery)
+		s.enqueue(time.Now())
 	case LeaveQueue, FreePlace:
+		s.admitDue = time.Time{}
 		s.leave()
 	case StartRunner:
 		return s.startRound(ctx)
@@ -438,10 +453,14 @@ func (s *Session) deadline() time.Time {
 	case s.memo != nil:
 		t = s.memo.Deadline
 	}
-	if t.Before(s.floor) {
-		return s.floor
+	return laterOf(t, s.floor)
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
 	}
-	return t
+	return a
 }
 
 func (s *Session) place() place { return placeOf(s.cfg.StateDir, s.task) }

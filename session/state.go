@@ -316,6 +316,9 @@ func (s *state) close(r *record) {
 	c := r.Closed
 	s.Phase, s.Outcome, s.Reason, s.ClosedAt, s.Deadline = Awaiting, c, c.Reason, r.At, c.Deadline
 	s.Begun, s.Reserved = nil, llm.Amount{}
+	for i := range s.Children {
+		s.Children[i].Left = !s.Children[i].Done
+	}
 	switch c.Reason {
 	case round.Stopped:
 		s.settleStops(outcomeStopped)
@@ -383,10 +386,10 @@ func (s *state) addChild(c childRecord) {
 	s.Children[i] = c
 }
 
-// openChildren names the subagents whose first round is not known to be over.
+// openChildren names the subagents that the open round waits for.
 func (s *state) openChildren() (names []string) {
 	for _, c := range s.Children {
-		if !c.Done {
+		if !c.Done && !c.Left {
 			names = append(names, c.Task)
 		}
 	}

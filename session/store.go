@@ -72,7 +72,7 @@ const (
 // store appends to the journal, and does not give up while ctx lasts.
 func (s *Session) store(ctx context.Context, lines []json.RawMessage) error {
 	var since, said time.Time
-	woken := false
+	looked := false
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := s.tryStore(ctx, lines)
 		if err == nil {
@@ -80,8 +80,8 @@ func (s *Session) store(ctx context.Context, lines []json.RawMessage) error {
 				s.log().Info("journal is written again", "after", time.Since(since).Round(time.Millisecond))
 				s.statusDue = time.Now()
 			}
-			if woken {
-				s.mail.ring()
+			if looked {
+				s.Look()
 			}
 			return nil
 		}
@@ -101,13 +101,11 @@ func (s *Session) store(ctx context.Context, lines []json.RawMessage) error {
 		case <-ctx.Done():
 			retry.Stop()
 			return fmt.Errorf("write journal of task %q: %w", s.task, err)
-		case <-s.mail.wake:
-			// It is read when the journal is written; only a _stop can do something now.
+		case <-s.looks:
+			// It is repeated when the journal is written; only a _stop can do something now.
 			retry.Stop()
-			woken = true
-			if s.HasLook() {
-				s.stopAnyway()
-			}
+			looked = true
+			s.stopAnyway()
 		case <-retry.C:
 		}
 	}

@@ -5,7 +5,9 @@ import (
 	"time"
 )
 
-// arm sets the timer to the next thing that is due.
+// arm sets the timer to the next thing that is due. One that would fire before that
+// is left as it is: to tick in vain costs less than to set it for every event of a
+// round, which also wakes a thread of the runtime.
 func (s *Session) arm() {
 	now := time.Now()
 	next := now.Add(24 * time.Hour)
@@ -25,6 +27,7 @@ func (s *Session) arm() {
 	}
 	sooner(s.statusDue)
 	sooner(s.lookDue)
+	sooner(s.admitDue)
 	if s.run != nil {
 		sooner(s.run.flushDue)
 		sooner(s.run.filesDue)
@@ -32,7 +35,10 @@ func (s *Session) arm() {
 	if s.phase == Awaiting {
 		sooner(s.deadline())
 	}
-	s.timer.Reset(next.Sub(now))
+	if s.armed.IsZero() || next.Before(s.armed) {
+		s.armed = next
+		s.timer.Reset(next.Sub(now))
+	}
 }
 
 // tick does what is due.
@@ -45,6 +51,9 @@ func (s *Session) tick(ctx context.Context, now time.Time) error {
 		if err := s.look(ctx); err != nil {
 			return err
 		}
+	}
+	if due(s.admitDue, now) {
+		s.enqueue(now)
 	}
 	if r := s.run; r != nil {
 		if due(r.flushDue, now) {
@@ -82,8 +91,9 @@ func (s *Session) timeOut(ctx context.Context) error {
 			return nil
 		}
 	}
-	if s.mail.look.Swap(false) {
+	if len(s.looks) > 0 {
 		// A reply that came in the last moment counts.
+		<-s.looks
 		if err := s.look(ctx); err != nil || s.phase != Awaiting {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -273,10 +272,9 @@ type invalidArgs struct {
 
 const invalidKey = `{"invalid_arguments":`
 
-// recordable returns a call in a form that every provider accepts back. Only what no
-// tool could run is changed.
+// recordable returns a call whose arguments every provider accepts back. Only what no
+// tool could run is changed. (Names are history's: its conversations hold no others.)
 func recordable(c llm.ToolCall) llm.ToolCall {
-	c.Name = recordableName(c.Name)
 	text := strings.TrimSpace(c.Arguments)
 	if text == "" {
 		c.Arguments = "{}"
@@ -298,19 +296,6 @@ func recordable(c llm.ToolCall) llm.ToolCall {
 	b, _ := json.Marshal(bad) // two strings always marshal
 	c.Arguments = string(b)
 	return c
-}
-
-var unfitName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
-
-func recordableName(name string) string {
-	name = unfitName.ReplaceAllString(name, "_")
-	if len(name) > 64 {
-		name = name[:64]
-	}
-	if name == "" {
-		return "unnamed"
-	}
-	return name
 }
 
 // cutShort reports whether text is the beginning of a JSON value.
