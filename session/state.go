@@ -91,9 +91,9 @@ type state struct {
 	// Updated is the time of the last record.
 	Updated time.Time `json:"updated"`
 
-	// from is the offset of the last snapshot, or of the first record; full is the
-	// snapshot's size, 0 where it was not written by this process.
-	from, full int64
+	// from is the offset of the last snapshot, or of the first record, and to that of
+	// the record after it; 0 while there is none.
+	from, to int64
 }
 
 // noteReply is a reply that was taken while a round was open: it opens the next one.
@@ -104,6 +104,9 @@ var errFormat = errors.New("journal is not in a format that this program reads")
 
 // apply adds a record, which stands at offset off, to the state.
 func (s *state) apply(r *record, off int64) error {
+	if s.to == 0 && off > s.from {
+		s.to = off
+	}
 	switch {
 	case r.Opened != nil:
 		if err := s.open(r, off); err != nil {
@@ -146,7 +149,7 @@ func (s *state) apply(r *record, off int64) error {
 		s.end(r.Ended.Reason)
 	case r.Snapshot != nil:
 		*s = *r.Snapshot
-		s.from = off
+		s.from, s.to = off, 0
 	default:
 		return fmt.Errorf("%w: it has a record of an unknown kind; use the program that wrote it, or a newer one", errFormat)
 	}
@@ -403,6 +406,13 @@ func (s *state) openChildren() (names []string) {
 		}
 	}
 	return names
+}
+
+// outgrown reports whether a journal of that size has grown enough since the last
+// full record for another one: by snapshotEvery, and by as much as that one took,
+// so that a long conversation is not written again and again.
+func (s *state) outgrown(size int64) bool {
+	return s.to > 0 && size-s.to > max(snapshotEvery, s.to-s.from)
 }
 
 // memo is what is kept while the session waits.
