@@ -229,6 +229,18 @@ type Memo struct {
 	// cannot be read, with the reason: there is nothing to load.
 	Adopted bool   `json:"-"`
 	Damaged string `json:"-"`
+
+	// floor is until when a reply is waited for at least.
+	floor time.Time
+}
+
+// Due is when a session that is not live has to be started again even if there is
+// nothing to look at; zero for never.
+func (m *Memo) Due() time.Time {
+	if m == nil || m.Phase != Awaiting {
+		return time.Time{}
+	}
+	return laterOf(m.Deadline, m.floor)
 }
 
 func encode(r *record) (json.RawMessage, error) {

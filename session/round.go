@@ -182,6 +182,20 @@ func (s *Session) openRound(_ context.Context) error {
 	return s.hold(&record{Round: &roundRecord{Round: s.st.Round + 1, From: a.file, Seq: a.seq}})
 }
 
+// enqueue asks for a place, once the session may start at all.
+func (s *Session) enqueue(now time.Time) {
+	s.admitDue = time.Time{}
+	s.statusDue = now.Add(flushEvery)
+	if s.cfg.Admit != nil && s.st.Parent == "" && s.st.Round == 0 && !s.st.Began {
+		if wait := s.cfg.Admit(s.task); wait > 0 {
+			s.admitDue = now.Add(wait)
+			s.st.warn("waits: [limits] tasks_per_hour is reached; it is asked again at " + s.admitDue.Format(time.TimeOnly))
+			return
+		}
+	}
+	s.ask(s.st.inFirstRound())
+}
+
 // startRound prepares the round and starts the runner. While context.json or
 // _history.json are being written it returns, to be called again.
 func (s *Session) startRound(ctx context.Context) error {

@@ -23,10 +23,11 @@
 //
 // # Waiting
 //
-// A waiting session holds a Memo and a goroutine, and neither conversation nor
-// open file; a message makes it read its journal again. So does one that has
-// waited for its place for a moment. An ended one holds nothing: Run returns, and
-// the caller keeps the Memo for the next look.
+// A waiting session holds a Memo, and neither conversation nor open file; a
+// message makes it read its journal again. So does one that has waited for its
+// place for a moment. It does not even hold a goroutine, whose stack would be most
+// of what it costs: Run returns, and the caller keeps the Memo for the next look
+// and the deadline (Config.Park). An ended one is kept in the same way.
 //
 // # Trouble
 //
@@ -44,6 +45,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 	"github.com/gasupervisor/gasupervisor/internal/journal"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
@@ -76,8 +78,15 @@ type Config struct {
 	// that are ahead before all others.
 	Ask   func(task string, ticket uint64, ahead bool)
 	Leave func(task string, ticket uint64)
+	// Admit, when set, is asked before a session's first round lines up, but not for
+	// subagents. It returns 0, or after what time to ask again.
+	Admit func(task string) (wait time.Duration)
 	// Children is how sessions reach their subagents.
 	Children Children
+	// Park makes Run return while there is nothing but a reply to wait for: its caller
+	// keeps the Memo, and starts the session again for a look or when Memo.Due comes.
+	// Thousands that wait then need neither a goroutine nor its stack.
+	Park bool
 	// Settled, when set, is told once in each Session.Run that the first look is over.
 	Settled func(task string)
 	// Disk bounds how many sessions write to their journals at the same time, and
@@ -140,6 +149,8 @@ type Session struct {
 	held []*record
 	dir  *taskdir.Dir
 	run  *running
+	// early holds the inodes of the messages that were there at the first look.
+	early map[uint64]bool
 	// unsaid is what readers could not be told yet.
 	unsaid []*unsaid
 	// ticket numbers the requests for a place; asked says that one is out or granted.
@@ -166,9 +177,10 @@ type Session struct {
 	// looked says that the first look of this process is behind us, settled that it
 	// does not count as one in progress any more.
 	looked, settled bool
-	// statusDue is when status.json is to be written, lookDue when to look again.
-	statusDue, lookDue time.Time
-	lookPause          time.Duration
+	// statusDue is when status.json is to be written, lookDue when to look again,
+	// admitDue when to ask again whether the session may start.
+	statusDue, lookDue, admitDue time.Time
+	lookPause                    time.Duration
 	// timer fires at armed.
 	timer *time.Timer
 	armed time.Time
@@ -192,7 +204,7 @@ func New(cfg *Config, task string, memo *Memo) *Session {
 		stops:  make(chan struct{}, 1),
 	}
 	if memo != nil {
-		s.phase, s.nextSeq, s.looked = memo.Phase, memo.Seq+1, true
+		s.phase, s.nextSeq, s.looked, s.floor = memo.Phase, memo.Seq+1, true, memo.floor
 	}
 	return s
 }
@@ -225,9 +237,9 @@ func (s *Session) Grant(ticket uint64) {
 	s.grants <- ticket
 }
 
-// Run lives the session until there is nothing to wait for, or ctx ends. It
-// returns what to remember for the next look; nil where the task has no session,
-// or where it has to be read from the journal again.
+// Run lives the session until there is nothing to wait for, or nothing but a reply
+// (see Config.Park), or ctx ends. It returns what to remember for the next look; nil
+// where the task has no session, or where it has to be read from the journal again.
 //
 // When ctx ends a running round is cut short so that the next start resumes it.
 // Any other error is of a kind that a later Run may not meet again. A journal that
@@ -249,6 +261,9 @@ func (s *Session) Run(ctx context.Context) (*Memo, error) {
 	case err != nil:
 		// What is in memory may be ahead of the journal.
 		return nil, err
+	}
+	if s.memo != nil {
+		s.memo.floor = s.floor
 	}
 	return s.memo, nil
 }
@@ -320,10 +335,20 @@ func (s *Session) settle() {
 	s.settled = true
 }
 
-// idle reports whether nothing is left to wait for.
+// idle reports whether nothing is left that needs a goroutine to wait for it.
 func (s *Session) idle() bool {
-	return (s.phase == Idle || s.phase == Ended) &&
-		len(s.pending) == 0 && len(s.drops) == 0 && len(s.unsaid) == 0 && len(s.looks) == 0 && s.lookDue.IsZero()
+	if len(s.pending) > 0 || len(s.drops) > 0 || len(s.unsaid) > 0 || len(s.looks) > 0 || !s.lookDue.IsZero() {
+		return false
+	}
+	switch s.phase {
+	case Idle, Ended:
+		return true
+	case Awaiting:
+		// What is known beyond the Memo would have to be found out again at every look.
+		return s.cfg.Park && s.st == nil && s.memo != nil && s.statusDue.IsZero() &&
+			s.seenInput == (fileMark{}) && len(s.refused) == 0 && !due(s.deadline(), time.Now())
+	}
+	return false
 }
 
 // log is made when there is something to say: thousands of sessions wait in silence.
@@ -331,6 +356,9 @@ func (s *Session) log() *slog.Logger { return s.cfg.Log.With("task", s.task) }
 
 // at marks a point between two steps at which a crash must do no harm.
 func (s *Session) at(point string) {
+	if fault.Enabled {
+		fault.Point("session." + point)
+	}
 	if s.cfg.at != nil {
 		s.cfg.at(point)
 	}
@@ -360,9 +388,9 @@ func (s *Session) do(ctx context.Context, a Action) error {
 	case OpenRound:
 		return s.openRound(ctx)
 	case Enqueue:
-		s.ask(s.st.inFirstRound())
-		s.statusDue = time.Now().Add(flushEvery)
+		s.enqueue(time.Now())
 	case LeaveQueue, FreePlace:
+		s.admitDue = time.Time{}
 		s.leave()
 	case StartRunner:
 		return s.startRound(ctx)
@@ -424,10 +452,14 @@ func (s *Session) deadline() time.Time {
 	case s.memo != nil:
 		t = s.memo.Deadline
 	}
-	if t.Before(s.floor) {
-		return s.floor
+	return laterOf(t, s.floor)
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
 	}
-	return t
+	return a
 }
 
 func (s *Session) place() place { return placeOf(s.cfg.StateDir, s.task) }

@@ -27,6 +27,7 @@ func (s *Session) arm() {
 	}
 	sooner(s.statusDue)
 	sooner(s.lookDue)
+	sooner(s.admitDue)
 	if s.run != nil {
 		sooner(s.run.flushDue)
 		sooner(s.run.filesDue)
@@ -51,6 +52,9 @@ func (s *Session) tick(ctx context.Context, now time.Time) error {
 		if err := s.look(ctx); err != nil {
 			return err
 		}
+	}
+	if due(s.admitDue, now) {
+		s.enqueue(now)
 	}
 	if r := s.run; r != nil {
 		if due(r.flushDue, now) {

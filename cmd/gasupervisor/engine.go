@@ -86,6 +86,7 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	})
 	sup := supervisor.New(supervisor.Config{
 		Session: session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout,
+			Admit:    func(task string) time.Duration { return accounts.Start(task, c.Limits.TasksPerHour) },
 			Children: session.Children{MaxDepth: c.Agent.MaxDepth}},
 		MaxRunning:  c.MaxRunning,
 		StopTimeout: c.StopTimeout,

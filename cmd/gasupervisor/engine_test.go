@@ -14,6 +14,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 	"github.com/gasupervisor/gasupervisor/internal/usage"
+	"github.com/gasupervisor/gasupervisor/session"
 )
 
 // What context.json and config.toml say reaches the turn loop, and what comes of it
@@ -141,5 +142,47 @@ func TestPromptsOfOneFile(t *testing.T) {
 	}
 	if ps, err := promptsOf([]string{"a.txt"}, mapFlags{}); err != nil || len(ps) != 1 {
 		t.Errorf("%v, %v", ps, err)
+	}
+}
+
+// An agent may have made a file of its task a link to what it cannot read itself.
+// Nothing that is done with the task gives it the content.
+func TestPlantedLinksAreNotRead(t *testing.T) {
+	temp, secret := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(`{"key":"k"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := taskdir.WriteInput(temp, "a", "do it"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{taskdir.HistoryFile, taskdir.ResultFile} {
+		if err := os.Symlink(secret, filepath.Join(temp, "a", name)); err != nil {
+			t.Skip(err)
+		}
+	}
+	if data, err := forkHistory(t.TempDir(), temp, "a", session.Latest); err == nil {
+		t.Errorf("history: %s", data)
+	}
+	if data, err := resultData(temp, "a"); err == nil {
+		t.Errorf("result: %s", data)
+	}
+}
+
+// What is added to a context.json leaves the rest of it as it was written.
+func TestSettingsAreAdded(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"max_tokens": 12345678901234567890, "llm": "a"}`: "{\n  \"agent\": \"x\",\n  \"llm\": \"a\",\n  \"max_tokens\": 12345678901234567890\n}\n",
+		`null`: "{\n  \"agent\": \"x\"\n}\n",
+	} {
+		temp := t.TempDir()
+		if err := taskdir.WriteContext(temp, "a", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := addSettings(temp, "a", map[string]any{"agent": "x", "llm": "", "verbose": false}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := taskdir.ReadFile(temp, "a", taskdir.ContextFile); string(got) != want || err != nil {
+			t.Errorf("%s becomes %s, %v", text, got, err)
+		}
 	}
 }

@@ -58,8 +58,9 @@ import (
 // called by many goroutines at once.
 type Config struct {
 	// Models returns the configured LLM of that name or number ("": the default), with
-	// model in place of its own where that is not "". Its error says which there are.
-	Models func(name, model string) (llm.Model, error)
+	// model in place of its own where that is not "". It may ask a server, and does
+	// without its answer when ctx ends. Its error says which there are.
+	Models func(ctx context.Context, name, model string) (llm.Model, error)
 	// Agents returns the agent of that name ("": the default). Its error says which
 	// there are.
 	Agents func(name string) (agentdef.Definition, error)

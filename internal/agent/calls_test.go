@@ -467,11 +467,11 @@ func TestFallbackIsRecorded(t *testing.T) {
 			Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: "1", Name: completionTool, Arguments: `{"result":"r"}`}}}}, nil
 	})
 	inner := w.cfg.Models
-	w.cfg.Models = func(name, model string) (llm.Model, error) {
+	w.cfg.Models = func(ctx context.Context, name, model string) (llm.Model, error) {
 		if name == "spare" {
 			return llm.Model{Name: "spare", ID: "spare-1", ContextWindow: 7}, nil
 		}
-		return inner(name, model)
+		return inner(ctx, name, model)
 	}
 	rec := &record{}
 	w.run(w.input("x"), rec)

@@ -58,11 +58,11 @@ func (s *state) chooseAgent(ctx context.Context) *round.Outcome {
 
 // chooseModel takes the LLM of context.json before the agent's; an agent's model
 // belongs to the agent's LLM and does not move to another.
-func (s *state) chooseModel(context.Context) *round.Outcome {
+func (s *state) chooseModel(ctx context.Context) *round.Outcome {
 	if p := s.in.Prepared; p != nil {
-		m, err := s.cfg.Models(p.LLM, "")
+		m, err := s.cfg.Models(ctx, p.LLM, "")
 		if err == nil && m.ID != p.Model {
-			m, err = s.cfg.Models(p.LLM, p.Model)
+			m, err = s.cfg.Models(ctx, p.LLM, p.Model)
 		}
 		if err == nil {
 			s.model = m
@@ -87,7 +87,7 @@ func (s *state) chooseModel(context.Context) *round.Outcome {
 			where = fmt.Sprintf("agent %q, its model", s.def.Name)
 		}
 	}
-	m, err := s.cfg.Models(name, model)
+	m, err := s.cfg.Models(ctx, name, model)
 	if err != nil {
 		value := name
 		if value == "" {

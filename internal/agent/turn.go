@@ -113,7 +113,7 @@ func (s *state) record(ctx context.Context, resp llm.Response, estimated llm.Amo
 	}
 	if resp.LLM != "" && resp.LLM != s.model.Name {
 		e.LLM, e.Model, e.Window = resp.LLM, "", 0
-		if other, err := s.cfg.Models(resp.LLM, ""); err == nil {
+		if other, err := s.cfg.Models(ctx, resp.LLM, ""); err == nil {
 			e.Model, e.Window = other.ID, other.ContextWindow
 			if !other.Priced && s.in.Settings.MaxCostUSD > 0 {
 				s.spending.unpriced = resp.LLM

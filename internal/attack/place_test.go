@@ -3,7 +3,6 @@
 package attack
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -433,21 +432,6 @@ func processes(text string) (pids []string) {
 		}
 	}
 	return pids
-}
-
-// cli runs the program as a person does.
-func (p *place) cli(args ...string) (string, int) {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Dir, cmd.Env = p.path("gas"), []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.path("home")}
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		p.t.Fatal(err)
-	}
-	return string(out), cmd.ProcessState.ExitCode()
 }
 
 // removeAll removes also what was made read-only.

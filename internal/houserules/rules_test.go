@@ -18,7 +18,7 @@ func layers() []row {
 		{pkg: "internal/supervisor", may: []string{"session", "watcher", "internal/agentdef", "internal/round"},
 			tests: []string{"internal/taskdir", "internal/round", "internal/llm", "internal/journal"},
 			why:   "it moves sessions about, and knows neither files nor models"},
-		{pkg: "session", may: []string{"internal/round", "internal/taskdir", "internal/journal", "internal/history", "internal/llm", "plan"},
+		{pkg: "session", may: []string{"internal/round", "internal/taskdir", "internal/journal", "internal/history", "internal/llm", "internal/fault", "plan"},
 			why: "a round is run by whoever is given as session.Runner, here or one day on another machine"},
 		{pkg: "internal/retention", may: []string{"internal/taskdir", "internal/journal", "internal/atomicfile"},
 			why: "it packs directories that no session uses any more"},

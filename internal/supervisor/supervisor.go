@@ -62,6 +62,10 @@ type Supervisor struct {
 	// journal; lined are tasks that wait until fewer are.
 	settling int
 	lined    []string
+	// deadlines are of sessions that wait without being live; timer fires at the
+	// first of them.
+	deadlines deadlines
+	timer     *time.Timer
 }
 
 // task is what is known of a task: its session while that is live, its memo after.
@@ -79,6 +83,9 @@ type task struct {
 	// that a session is to stop that round, until one has ended well.
 	awaited []chan struct{}
 	stop    bool
+	// due is the task's entry in Supervisor.deadlines, zero where it has none. It
+	// stands while the session is live: most looks change nothing.
+	due time.Time
 }
 
 func (t *task) release() {
@@ -145,6 +152,7 @@ func New(cfg Config) *Supervisor {
 		queue:    queue{free: max(1, cfg.MaxRunning), places: map[place]bool{}},
 	}
 	s.cfg.Session.Log = cfg.Log
+	s.cfg.Session.Park = true
 	s.cfg.Session.Disk = make(chan struct{}, writeAtOnce)
 	s.cfg.Session.Ending = make(chan struct{}, endAtOnce)
 	s.cfg.Session.RunnerGrace = cfg.StopTimeout / 2
@@ -195,6 +203,8 @@ func (s *Supervisor) Run(ctx context.Context, looks <-chan watcher.Look, known [
 	defer close(s.done)
 	sessions, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	s.timer = time.NewTimer(time.Hour)
+	defer s.timer.Stop()
 	for _, name := range known {
 		s.look(sessions, name)
 	}
@@ -207,6 +217,8 @@ func (s *Supervisor) Run(ctx context.Context, looks <-chan watcher.Look, known [
 			s.look(sessions, l.Task)
 		case m := <-s.messages:
 			s.handle(sessions, m)
+		case now := <-s.timer.C:
+			s.expire(sessions, now)
 		}
 	}
 }
@@ -393,6 +405,7 @@ func (s *Supervisor) finish(ctx context.Context, m finished) {
 		delete(s.tasks, m.task)
 	default:
 		t.trouble, t.retry = "", 0
+		s.keepDeadline(m.task, t)
 	}
 }
 

@@ -119,9 +119,7 @@ func TestPanicInASessionEndsThatRoundOnly(t *testing.T) {
 	if e := w.status("b").Error; e == nil || e.Kind != "panic" || !strings.Contains(e.Message, "write head") {
 		t.Errorf("error %+v", e)
 	}
-	if log.count("write head") == 0 || log.count("stack=") == 0 {
-		t.Errorf("the log has no stack: %q", log.lines)
-	}
+	w.until("the log has the stack", func() bool { return log.count("write head") > 0 && log.count("stack=") > 0 })
 	w.tell("a", "reply.txt", "still there?")
 	w.ended("a", "output1.txt")
 	w.tell("b", "reply.txt", "and you?")

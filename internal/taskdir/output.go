@@ -1,6 +1,7 @@
 package taskdir
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -53,6 +54,12 @@ func (d *Dir) ReopenOutput(round int, size int64) (*Output, error) {
 		return nil, err
 	}
 	tail, err := readTail(f, in.Size)
+	if err == nil && len(tail) > 0 && tail[len(tail)-1] == 0 {
+		// An output never holds zeros: these stand for text that a power failure took.
+		if in.Size, err = cutZeros(f, in.Size); err == nil {
+			tail, err = readTail(f, in.Size)
+		}
+	}
 	if err == nil && EndsInMarker(tail) {
 		err = ErrFinished
 	}
@@ -185,4 +192,20 @@ func readTail(f io.ReaderAt, size int64) ([]byte, error) {
 		err = nil
 	}
 	return buf[:n], err
+}
+
+// cutZeros cuts the zeros off that a file ends in, and returns its new size.
+func cutZeros(f *os.File, size int64) (int64, error) {
+	for size > 0 {
+		buf := make([]byte, min(size, 4<<10))
+		if _, err := f.ReadAt(buf, size-int64(len(buf))); err != nil {
+			return 0, err
+		}
+		text := bytes.TrimRight(buf, "\x00")
+		size -= int64(len(buf) - len(text))
+		if len(text) > 0 {
+			break
+		}
+	}
+	return size, f.Truncate(size)
 }

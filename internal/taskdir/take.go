@@ -39,6 +39,9 @@ func (p *Pending) Name() string { return p.name }
 // Seq returns the number that the file was taken under; 0 for one in place.
 func (p *Pending) Seq() uint64 { return p.seq }
 
+// Addition says whether the message is what was added to an earlier one.
+func (p *Pending) Addition() bool { return p.from > 0 }
+
 // Taken describes the file as a look would.
 func (p *Pending) Taken() TakenFile {
 	return TakenFile{Seq: p.seq, Name: p.name, File: p.file, Stat: p.seen}
@@ -253,6 +256,24 @@ func (d *Dir) Grown(p *Pending, fp Fingerprint) (rest *Pending, err error) {
 	return rest, err
 }
 
+// After returns a Pending for what comes after the first n bytes of a message, which
+// takes the place of p. It is for a caller that knows these bytes.
+func (d *Dir) After(p *Pending, n int64) (*Pending, error) {
+	f, in, err := d.open(p.file, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := readBounded(f, in.Stat, limitOf(p.name))
+	if err != nil {
+		return nil, pathError("read", d.join(p.file), err)
+	}
+	if int64(len(data)) < n {
+		return nil, ErrNotWhole{Path: d.join(p.file), RetryAfter: p.backoff()}
+	}
+	return &Pending{name: p.name, file: p.file, seq: p.seq, from: n, prefix: hash(data[:n])}, nil
+}
+
 // Drop deletes a message that was read with this fingerprint, is in the journal
 // and acted on. It is called a second after Take or the daemon's start, or
 // later, when whoever had looked up the old name has long opened the file. If
@@ -298,6 +319,11 @@ func (d *Dir) compare(p *Pending, fp Fingerprint) (rest *Pending, gone bool, err
 	}
 	if in.Size == 0 && known {
 		return nil, false, nil // emptied, and nobody is about to fill it
+	}
+	if in.Size <= fp.Size && in.Mtime.UnixNano() <= fp.Mtime {
+		// An earlier state: what a power failure leaves of a file whose last bytes had
+		// not reached the disk.
+		return nil, false, nil
 	}
 	rest = &Pending{name: p.name, file: p.file, seq: p.seq}
 	if in.Size >= fp.Size && in.Size <= limitOf(p.name) {

@@ -117,6 +117,14 @@ func (e *episode) build() error {
 			return err
 		}
 	}
+	// Most commands run confined, as they do for everybody: within temp. Where that
+	// loses what was not synced, or has no room, the ledger must not.
+	sandbox := "auto"
+	if e.kind.name == "power" || e.kind.name == "full-temp" || e.seed%4 == 3 {
+		sandbox = "off"
+	} else {
+		e.ledger = filepath.Join(e.temp, ".ledger")
+	}
 	e.model = newModel(e.seed, e.ledger)
 	e.model.quick = e.kind.name == "pickup"
 	var opts []llmtest.Option
@@ -146,9 +154,12 @@ model = "test"
 context_window = 10000000
 max_concurrent = 32
 
+[sandbox]
+mode = %q
+
 [log]
 level = "info"
-`, e.temp, e.state, places, wait, e.server.URL)
+`, e.temp, e.state, places, wait, e.server.URL, sandbox)
 	return os.WriteFile(e.config, []byte(text), 0o644)
 }
 
@@ -301,6 +312,9 @@ func (e *episode) torment(ctx context.Context) error {
 	d.kill()
 	e.buried(d)
 	e.counts.Kills++
+	if !e.losesPower() && e.dice.IntN(4) == 0 {
+		e.tear()
+	}
 	if e.losesPower() {
 		e.power.Lock()
 		defer e.power.Unlock()
@@ -312,6 +326,29 @@ func (e *episode) torment(ctx context.Context) error {
 		e.counts.Powers++
 	}
 	return nil
+}
+
+// tear adds to some journals what a commit leaves that a crash has cut short: the
+// beginning of a line, or the zeros of a file that grew before its content came.
+func (e *episode) tear() {
+	paths, _ := filepath.Glob(filepath.Join(e.state, "*", "session.jsonl"))
+	for _, path := range paths {
+		if e.dice.IntN(3) > 0 {
+			continue
+		}
+		torn := []string{
+			"4", `57 1c0ffee5 {"at":"2026-01-01T00:00:00Z","resumed":{`, strings.Repeat("\x00", 1+e.dice.IntN(200)),
+			"6 00000000 {\"a\":1}\n", // whole, with another checksum
+		}[e.dice.IntN(4)]
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			continue
+		}
+		_, err = f.WriteString(torn)
+		if err := closeFile(f, err, false); err != nil && e.disks == nil {
+			e.book.violated(err.Error())
+		}
+	}
 }
 
 // nextPoint is the fault point that has been reached least.

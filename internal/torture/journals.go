@@ -120,10 +120,11 @@ func lives(stateDir, task string) ([]*life, error) {
 	}
 	var out []*life
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "session") || !strings.HasSuffix(e.Name(), ".jsonl") {
+		name := e.Name()
+		if !strings.HasPrefix(name, "session") || !strings.HasSuffix(name, ".jsonl") || name == "session.next.jsonl" {
 			continue
 		}
-		l, err := readLife(filepath.Join(dir, e.Name()))
+		l, err := readLife(filepath.Join(dir, name))
 		if err != nil {
 			return nil, fmt.Errorf("task %s: %w", task, err)
 		}

@@ -28,7 +28,7 @@ func run() error {
 	flag.IntVar(&seconds, "seconds", 0, "begin no kill and no episode after so many seconds; 0: no limit")
 	flag.Uint64Var(&c.Seed, "seed", 0, "seed of the first episode; 0: by the clock")
 	flag.IntVar(&c.Tasks, "tasks", 20, "tasks of an episode")
-	flag.IntVar(&c.Messages, "messages", 2000, "messages of the pickup episode")
+	flag.IntVar(&c.Messages, "messages", 0, "messages of the pickup episode; 0: 2000, or fewer where time is short")
 	flag.StringVar(&only, "only", "", "kinds of episodes, separated by commas: "+strings.Join(kindNames(), ", "))
 	flag.BoolVar(&c.Race, "race", false, "build the daemon with the race detector")
 	flag.BoolVar(&c.Keep, "keep", false, "keep the files of all episodes")
@@ -37,6 +37,12 @@ func run() error {
 		return fmt.Errorf("there is an argument too many: %q", flag.Arg(0))
 	}
 	c.Limit = time.Duration(seconds) * time.Second
+	if c.Messages == 0 {
+		c.Messages = 2000
+		if seconds > 0 {
+			c.Messages = min(c.Messages, 5*seconds)
+		}
+	}
 	if c.Seed == 0 {
 		c.Seed = uint64(time.Now().Unix() % 1_000_000)
 	}

@@ -157,8 +157,12 @@ func runAll(ctx context.Context, c options) (tally, error) {
 		counts.Episodes, counts.Violations = 1, len(violations)
 		total.add(counts)
 		fmt.Fprintf(c.Out, "%-9s seed %-6d %s\n", k.name, seed, counts)
-		for _, v := range violations {
+		const most = 15
+		for _, v := range violations[:min(most, len(violations))] {
 			fmt.Fprintf(c.Out, "    VIOLATED %s\n", v)
+		}
+		if more := len(violations) - most; more > 0 {
+			fmt.Fprintf(c.Out, "    VIOLATED ... and %d more\n", more)
 		}
 		if len(violations) > 0 {
 			kept = true
