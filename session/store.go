@@ -115,11 +115,15 @@ func (s *Session) store(ctx context.Context, lines []json.RawMessage) error {
 func (s *Session) tryStore(ctx context.Context, lines []json.RawMessage) error {
 	if s.cfg.Disk != nil {
 		select {
-		case s.cfg.Disk <- struct{}{}:
-			defer func() { <-s.cfg.Disk }()
-		case <-ctx.Done():
-			return ctx.Err()
+		case s.cfg.Disk <- struct{}{}: // also in the last moment, where nobody is in the way
+		default:
+			select {
+			case s.cfg.Disk <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
+		defer func() { <-s.cfg.Disk }()
 	}
 	if s.j == nil {
 		j, err := s.openJournal()
