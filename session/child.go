@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -96,8 +97,9 @@ type (
 	}
 )
 
-// spawner makes a round's Spawn. Its calls run in the runner's goroutines.
-func (s *Session) spawner(r *running) round.Spawn {
+// spawner makes the Spawn of a round that ends with whole. Its calls run in the
+// runner's goroutines.
+func (s *Session) spawner(whole context.Context, r *running) round.Spawn {
 	begins, ends, gone := r.spawns, r.ended, r.gone
 	return func(ctx context.Context, call string, n int, job round.Job) (func() (round.JobResult, error), error) {
 		reply := make(chan spawnReply, 1)
@@ -113,7 +115,7 @@ func (s *Session) spawner(r *running) round.Spawn {
 			if begun.err != nil {
 				return nil, begun.err
 			}
-			return func() (round.JobResult, error) { return s.await(ctx, ends, gone, call, n, begun.child) }, nil
+			return func() (round.JobResult, error) { return s.await(whole, ctx, ends, gone, call, n, begun.child) }, nil
 		case <-gone:
 			return nil, round.ErrShutdown
 		}
@@ -121,8 +123,9 @@ func (s *Session) spawner(r *running) round.Spawn {
 }
 
 // await waits for a child's result and for the round's place. It runs in the
-// runner's goroutines.
-func (s *Session) await(ctx context.Context, ends chan<- spawnEnd, gone <-chan struct{}, call string, n int, child string) (round.JobResult, error) {
+// runner's goroutines. The job is counted off also where ctx has ended, since the
+// round may go on: with the first result, when that was all that it wanted.
+func (s *Session) await(whole, ctx context.Context, ends chan<- spawnEnd, gone <-chan struct{}, call string, n int, child string) (round.JobResult, error) {
 	s.cfg.Children.Await(ctx, child)
 	s.lend(child, nil)
 	result, err := FirstResult(s.cfg.StateDir, child)
@@ -133,17 +136,20 @@ func (s *Session) await(ctx context.Context, ends chan<- spawnEnd, gone <-chan s
 	}
 	select {
 	case ends <- end:
-		select {
-		case <-regained:
-		case <-ctx.Done():
-		case <-gone:
-		}
-	case <-ctx.Done():
-		if cause := context.Cause(ctx); err != nil || silent(cause) {
-			return round.JobResult{}, cause
-		}
 	case <-gone:
 		return round.JobResult{}, round.ErrShutdown
+	}
+	waits := ctx
+	if errors.Is(context.Cause(ctx), context.Canceled) {
+		waits = whole // The call has no use for this job any more; the round needs its place.
+	}
+	select {
+	case <-regained:
+	case <-waits.Done():
+	case <-gone:
+	}
+	if cause := context.Cause(ctx); cause != nil && (err != nil || silent(cause)) {
+		return round.JobResult{}, cause
 	}
 	return result, err
 }
@@ -270,7 +276,7 @@ func (s *Session) waits() error {
 
 // jobOver counts a job off: with the last the round asks for its place back.
 func (s *Session) jobOver(e spawnEnd) error {
-	if e.result != nil {
+	if e.result != nil && s.phase != Leaving {
 		if err := s.hold(&record{Child: &childRecord{Call: e.call, N: e.n, Task: e.child, Done: true, Spent: e.result.Spent}}); err != nil {
 			return err
 		}
@@ -300,8 +306,13 @@ func (s *Session) ask(ahead bool) {
 	s.cfg.Ask(s.task, s.ticket, ahead)
 }
 
-// stopChildren stops what a round has left running when it ends.
+// stopChildren stops what a round has left running when it ends, also one that did
+// not get its place again after a restart. Those that a crash keeps from hearing of
+// it find out themselves: see unawaited.
 func (s *Session) stopChildren() {
+	if s.st == nil {
+		return
+	}
 	for _, child := range s.st.openChildren() {
 		s.cfg.Children.Stop(child)
 	}
@@ -309,25 +320,84 @@ func (s *Session) stopChildren() {
 
 // endChild ends a subagent's session with its first round.
 func (s *Session) endChild(ctx context.Context) error {
-	reason := s.st.Reason
+	reason, noted := s.st.Reason, len(s.st.Notes) > 0
 	s.phase = Ended
 	if err := s.endSession(ctx, reason); err != nil {
 		return err
 	}
 	s.cfg.Children.Over(s.task)
-	return nil
+	if !noted {
+		return nil
+	}
+	// A message that was taken and came too late for the round revives the session.
+	if err := s.load(); err != nil {
+		return err
+	}
+	_, err := s.openNoted(ctx)
+	return err
+}
+
+// unawaited reports whether nobody waits for this subagent's first round any more:
+// its parent's round is over, or was replaced or removed with its task, and a crash
+// came before the subagent was told. The parent's journal is read from its end back
+// to where it was sent out.
+func (s *Session) unawaited() (bool, error) {
+	waits := false
+	_, err := journal.ReadBack(placeOf(s.cfg.StateDir, s.st.Parent).reading(), func(off int64, rec json.RawMessage) (bool, error) {
+		var r struct {
+			Child                               *childRecord
+			Opened, Round, Aside, Closed, Ended *struct{}
+			Snapshot                            *struct {
+				Phase    State
+				Children []childRecord
+			}
+		}
+		if err := json.Unmarshal(rec, &r); err != nil {
+			return false, fmt.Errorf("%w: record at byte %d: %v", errFormat, off, err)
+		}
+		switch {
+		case r.Child != nil && r.Child.Task == s.task:
+			waits = !r.Child.Done
+			return false, nil
+		case r.Snapshot != nil:
+			waits = r.Snapshot.Phase == Queued && slices.ContainsFunc(r.Snapshot.Children, func(c childRecord) bool {
+				return c.Task == s.task && !c.Done && !c.Left
+			})
+			return false, nil
+		}
+		return r.Opened == nil && r.Round == nil && r.Aside == nil && r.Closed == nil && r.Ended == nil, nil
+	})
+	if err != nil && !unreadable(err) && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("subagent %q: %w", s.task, err)
+	}
+	return !waits, nil
 }
 
 // FirstResult reads from a child's journal how its first round came out.
 // ErrNoResult says that it is not over.
 func FirstResult(stateDir, child string) (round.JobResult, error) {
+	p := placeOf(stateDir, child)
 	st := &state{}
-	_, err := replay(placeOf(stateDir, child).reading(), 0, st, func(r *record) error {
-		if r.Closed != nil {
-			return errFound
+	read := func(path string) error {
+		_, err := replay(path, 0, st, func(r *record) error {
+			switch {
+			case st.Parent == "":
+				return errReplaced
+			case r.Closed != nil:
+				return errFound
+			}
+			return nil
+		})
+		return err
+	}
+	err := read(p.reading())
+	// After an input of its own the subagent is a task like any other, and what it was
+	// sent out for stands in an earlier journal.
+	for n := p.lastOld(); n > 0 && errors.Is(err, errReplaced); n-- {
+		if exists(p.old(n)) {
+			err = read(p.old(n))
 		}
-		return nil
-	})
+	}
 	switch {
 	case errors.Is(err, errFound):
 		return round.JobResult{Task: child, Outcome: st.Outcome.Outcome, Spent: st.Spent}, nil
@@ -338,6 +408,9 @@ func FirstResult(stateDir, child string) (round.JobResult, error) {
 	}
 	return round.JobResult{}, fmt.Errorf("subagent %q: %w", child, ErrNoResult)
 }
+
+// errReplaced ends the reading of a journal that is not of a subagent's first round.
+var errReplaced = errors.New("another session has taken its place")
 
 // ErrNoResult says that a child's first round is not over.
 var ErrNoResult = errors.New("its first round is not over")

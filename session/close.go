@@ -62,8 +62,11 @@ func (s *Session) closeRound(ctx context.Context) error {
 	s.event("state", map[string]any{
 		"state": s.phase.Public(), "session": s.st.Session, "round": s.st.Round, "reason": end.Reason, "error": end.Error,
 	})
-	s.log().Info("round ended", "session", s.st.Session, "round", s.st.Round, "reason", end.Reason, "turns", s.st.Turn,
-		"took", time.Since(s.st.RoundStarted).Round(time.Millisecond))
+	took := time.Duration(0) // in the queue it has not begun
+	if !s.st.RoundStarted.IsZero() {
+		took = time.Since(s.st.RoundStarted).Round(time.Millisecond)
+	}
+	s.log().Info("round ended", "session", s.st.Session, "round", s.st.Round, "reason", end.Reason, "turns", s.st.Turn, "took", took)
 	u := &unsaid{round: s.st.Round, output: r.output, marker: true, history: true, status: true}
 	r.output = nil
 	s.say(u)
@@ -77,14 +80,9 @@ func (s *Session) closeRound(ctx context.Context) error {
 func (s *Session) showEnd() int64 {
 	r := s.run
 	if r.output == nil {
-		dir, err := s.openDir()
-		if err == nil {
-			err = s.openOutput(dir)
-		}
-		if err != nil {
-			s.log().Error("end of the round cannot be shown, trying again", "err", err)
-			return 0
-		}
+		// Nothing was shown of it yet, so nothing is before the journal has its end: a
+		// start after a crash would take the file for somebody else's.
+		return 0
 	}
 	s.finishCallLine()
 	showOutcome(r.output, r.outcome, true)
@@ -103,6 +101,8 @@ type unsaid struct {
 	output *taskdir.Output
 	// marker, history and status say what is still to be written.
 	marker, history, status bool
+	// aside is the n of old/<n>/ whose outputs want their markers, 0 for none.
+	aside int
 
 	due   time.Time
 	pause time.Duration
@@ -116,38 +116,45 @@ func (u *unsaid) close() {
 }
 
 // say tells readers what is to be told, now or as soon as the disk takes it. A
-// marker that has to wait holds up neither the session nor its place in the queue.
-func (s *Session) say(u *unsaid) bool {
-	err := s.trySay(u)
-	if err == nil {
+// marker that has to wait holds up neither the session nor its place in the queue,
+// but later ones do not overtake it: so a start after a crash knows where to look.
+func (s *Session) say(u *unsaid) {
+	s.unsaid = append(s.unsaid, u)
+	if len(s.unsaid) == 1 {
+		s.sayAll(time.Now())
+	}
+}
+
+// sayAll says what is due, and stops at what cannot be said.
+func (s *Session) sayAll(now time.Time) {
+	for len(s.unsaid) > 0 {
+		u := s.unsaid[0]
+		if u.due.After(now) {
+			return
+		}
+		if err := s.trySay(u); err != nil {
+			if u.pause == 0 {
+				s.log().Error("end of the round cannot be written, trying again", "round", u.round, "err", err)
+			}
+			u.pause = min(max(2*u.pause, firstPause), maxPause)
+			u.due = now.Add(u.pause)
+			return
+		}
 		u.close()
-		return true
+		s.unsaid = s.unsaid[1:]
 	}
-	if u.pause == 0 {
-		s.log().Error("end of the round cannot be written, trying again", "round", u.round, "err", err)
-		s.unsaid = append(s.unsaid, u)
-	}
-	u.pause = min(max(2*u.pause, firstPause), maxPause)
-	u.due = time.Now().Add(u.pause)
-	return false
+	s.unsaid = nil
 }
 
 // saySoon tries again what could not be said.
 func (s *Session) saySoon(now time.Time) {
-	left := s.unsaid[:0]
-	for _, u := range s.unsaid {
-		if !due(u.due, now) || !s.say(u) {
-			left = append(left, u)
-		}
-	}
-	if had := len(s.unsaid) > 0; had && len(left) == 0 {
-		s.unsaid = nil
-		if s.phase == Awaiting || s.phase == Ended {
-			s.unload()
-		}
+	if len(s.unsaid) == 0 {
 		return
 	}
-	s.unsaid = left
+	s.sayAll(now)
+	if len(s.unsaid) == 0 && (s.phase == Awaiting || s.phase == Ended) {
+		s.unload()
+	}
 }
 
 // trySay writes what is still to be written, the marker last.
@@ -158,6 +165,9 @@ func (s *Session) trySay(u *unsaid) error {
 	}
 	if err != nil {
 		return err
+	}
+	if u.aside > 0 {
+		return dir.MarkArchived(u.aside)
 	}
 	// A later round has said, or will say, what is in these files.
 	if s.st != nil && s.st.Outcome != nil && s.st.Round == u.round {
@@ -243,6 +253,7 @@ func (s *Session) closeUnrun(ctx context.Context) error {
 	if err := s.load(); err != nil {
 		return err
 	}
+	s.stopChildren()
 	s.run = &running{outcome: round.Outcome{Reason: round.Stopped}, resumed: s.st.Began}
 	return s.closeRound(ctx)
 }
@@ -259,13 +270,15 @@ func (s *Session) setAside(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.run == nil {
+		s.stopChildren()
+	}
 	if s.st == nil && s.memo == nil {
 		sight, err := dir.Look()
 		if err != nil {
 			return err
 		}
-		unwritten := sight.LastOutput != nil && sight.LastOutput.Size == 0 && sight.Outputs == 1
-		if !sight.HasStatus && (sight.Outputs == 0 || unwritten) {
+		if unrecorded(dir, sight) {
 			return nil // Nobody has been told of anything.
 		}
 	}
@@ -287,6 +300,11 @@ func (s *Session) setAside(ctx context.Context) error {
 			}
 			s.at("aside_committed")
 		}
+		// What readers were still to be told there, they are told in old/<n>/.
+		for _, u := range s.unsaid {
+			u.close()
+		}
+		s.unsaid = nil
 		used, err := dir.Archive(n)
 		if err != nil {
 			return fmt.Errorf("set the earlier session of task %q aside: %w", s.task, err)
@@ -313,6 +331,9 @@ func (s *Session) closeAside(ctx context.Context) error {
 			return err
 		}
 		s.at("aside_closed")
+		if s.st.inFirstRound() {
+			s.cfg.Children.Over(s.task)
+		}
 		s.event("state", map[string]any{"state": "ended", "session": s.st.Session, "round": s.st.Round, "reason": replaced.Reason})
 		s.log().Info("round ended", "session", s.st.Session, "round", s.st.Round, "reason", replaced.Reason)
 	}
@@ -339,7 +360,8 @@ func (s *Session) closeAside(ctx context.Context) error {
 		s.at("aside_status")
 	}
 	if err := s.endAside(dir, old, replaced); err != nil {
-		s.log().Error("output of the replaced session cannot be ended", "err", err)
+		s.log().Error("output of the replaced session cannot be ended, trying again", "err", err)
+		s.say(&unsaid{aside: s.aside})
 	}
 	s.at("aside_marked")
 	r.close()
@@ -416,6 +438,9 @@ func (s *Session) endSession(ctx context.Context, reason round.Reason) error {
 // the journal is kept where no later task of that name meets it.
 func (s *Session) endGone() error {
 	s.log().Info("task directory is gone, its session is over")
+	if s.known().Phase == Queued && s.load() == nil {
+		s.stopChildren()
+	}
 	s.run.close()
 	s.run = nil
 	s.closeFiles()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -262,6 +263,21 @@ func TestStopAndInputWhileTheRoundIsOnItsWayOut(t *testing.T) {
 		d.state("a", taskdir.AwaitingReply, round.Stopped)
 		d.until("session 2", func() bool { return d.status("a").Session == 2 })
 		d.markers("a", "old/1/output.txt", "output.txt")
+	})
+	t.Run("a second stop while stopping", func(t *testing.T) {
+		r := newLateLeaver()
+		d := newDesk(t, r)
+		d.put("a", "input.txt", "one")
+		d.start("a", nil)
+		<-r.began
+		d.put("a", "_stop", "")
+		<-r.cancelled
+		d.put("a", "_stop", "")
+		d.gone("a", "_stop")
+		close(r.leave)
+		d.ended("a", "output.txt")
+		d.hasReceipt("a", "_stop: "+outcomeStopped+"\n_stop: "+outcomeStopped)
+		d.state("a", taskdir.AwaitingReply, round.Stopped)
 	})
 	t.Run("a third input while replacing", func(t *testing.T) {
 		r := newLateLeaver()
@@ -555,5 +571,24 @@ func TestContextThatVanishesIsNotForgotten(t *testing.T) {
 	}
 	if n := strings.Count(d.receipts("a"), "context.json: read"); n != 1 {
 		t.Errorf("receipts:\n%s", d.receipts("a"))
+	}
+}
+
+func TestSessionThatMayNotStartYetWaitsInTheQueue(t *testing.T) {
+	d := newDesk(t, answer("hi"))
+	var asked atomic.Int32
+	d.cfg.Admit = func(string) time.Duration {
+		if asked.Add(1) < 3 {
+			return 50 * time.Millisecond
+		}
+		return 0
+	}
+	d.put("a", "input.txt", "go")
+	d.start("a", nil)
+	d.state("a", taskdir.Queued, "")
+	d.until("the warning", func() bool { return strings.Contains(strings.Join(d.status("a").Warnings, "\n"), "tasks_per_hour") })
+	d.ended("a", "output.txt")
+	if n := asked.Load(); n != 3 {
+		t.Errorf("asked %d times, want 3", n)
 	}
 }

@@ -27,6 +27,11 @@ func (s *Session) look(ctx context.Context) error {
 	}
 	s.lookPause = 0
 	s.complain(sight.Refused)
+	if sight.Temps {
+		if err := dir.Sweep(); err != nil {
+			s.log().Debug("half-written files cannot be removed", "err", err)
+		}
+	}
 	if gone, err := s.otherDirectory(ctx, dir, sight); gone || err != nil {
 		return err
 	}

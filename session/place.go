@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/journal"
+	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
 
 // place is the directory in the state directory that holds a task's journals:
@@ -46,6 +47,19 @@ func (p place) freeOld(n int) int {
 		n++
 	}
 	return n
+}
+
+// lastOld returns the highest number that a journal of an earlier session has, 0
+// where there is none.
+func (p place) lastOld() (last int) {
+	entries, _ := os.ReadDir(string(p))
+	for _, e := range entries {
+		var n int
+		if _, err := fmt.Sscanf(e.Name(), "session.%d.jsonl", &n); err == nil {
+			last = max(last, n)
+		}
+	}
+	return last
 }
 
 // discardNext removes what is left of a switch that did not come about.
@@ -172,6 +186,27 @@ func Known(stateDir string, except []string) (names []string, err error) {
 		}
 	}
 	return names, errors.Join(errs...)
+}
+
+// message returns the text of the message that was read with this fingerprint, ""
+// where no journal has it.
+func (p place) message(fp taskdir.Fingerprint) (text string) {
+	journals, err := filepath.Glob(filepath.Join(string(p), "session*.jsonl"))
+	if err != nil {
+		return ""
+	}
+	for _, path := range journals {
+		_, _ = journal.Read(path, 0, func(_ int64, rec json.RawMessage) error {
+			var r struct {
+				Message *messageRecord `json:"message"`
+			}
+			if err := json.Unmarshal(rec, &r); err == nil && r.Message != nil && r.Message.Fingerprint == fp {
+				text = r.Message.Text
+			}
+			return nil
+		})
+	}
+	return text
 }
 
 // task returns the name of the task whose journals these are, "" where there are none.

@@ -74,6 +74,16 @@ func (s *state) settle(seq uint64, outcome string) {
 	}
 }
 
+// settleStops notes what became of the _stops that had not done their work.
+func (s *state) settleStops(outcome string) {
+	s.Stop = false
+	for i := range s.Receipts {
+		if r := &s.Receipts[i]; r.File == taskdir.StopFile && r.Outcome == outcomeTaken {
+			r.Outcome = outcome
+		}
+	}
+}
+
 // knows reports whether a control file with this fingerprint was taken before.
 func (s *state) knows(fp taskdir.Fingerprint) bool {
 	return slices.ContainsFunc(s.Receipts, func(r Receipt) bool { return r.Taken != 0 && r.Fingerprint == fp }) ||
@@ -105,4 +115,13 @@ func (s *state) past() []pastMessage {
 		}
 	}
 	return all[max(0, len(all)-maxReceipts):]
+}
+
+// fingerprints are those of all messages that are recognised.
+func (s *state) fingerprints() []taskdir.Fingerprint {
+	var all []taskdir.Fingerprint
+	for _, p := range s.past() {
+		all = append(all, p.Fingerprint)
+	}
+	return all
 }

@@ -86,6 +86,9 @@ type (
 		// Done says that its first round is over; Spent is what that cost.
 		Done  bool      `json:"done,omitempty"`
 		Spent llm.Usage `json:"spent,omitzero"`
+		// Left says that its parent's round ended before that was known. Only snapshots
+		// have it: it follows from the end of the round.
+		Left bool `json:"left,omitempty"`
 	}
 
 	// pastMessage is a control file that an earlier session acted on.

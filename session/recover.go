@@ -245,8 +245,15 @@ func (s *Session) writeTrouble(dir *taskdir.Dir, v *taskdir.Status, kind, messag
 // half done is completed. later says that messages which were taken are left until
 // the input has been looked at, which may begin the session that they are for.
 func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir.Sight) (later bool, err error) {
+	s.early = map[uint64]bool{}
 	for _, t := range sight.Taken {
 		s.nextSeq = max(s.nextSeq, t.Seq+1)
+		s.early[t.Stat.Ino] = true
+	}
+	for _, m := range messages(sight) {
+		if m.there() {
+			s.early[m.stat.Ino] = true
+		}
 	}
 	if s.phase == Idle {
 		if err := s.firstSight(dir, sight); err != nil || s.phase == Idle {
@@ -314,13 +321,21 @@ func (s *Session) resumeRecorded(ctx context.Context) error {
 	if s.st == nil {
 		return nil
 	}
-	if s.st.Stop != 0 {
+	if s.st.Stop {
 		if err := s.happen(ctx, StopArrived); err != nil || s.st == nil {
 			return err
 		}
 	}
-	if s.st.childDone() {
+	switch {
+	case s.st.childDone():
 		return s.endChild(ctx)
+	case s.st.inFirstRound() && s.phase == Queued:
+		alone, err := s.unawaited()
+		if err != nil || !alone {
+			return err
+		}
+		s.log().Info("nobody waits for this subagent any more, it is stopped", "parent", s.st.Parent)
+		return s.happen(ctx, StopArrived)
 	}
 	if s.phase == Awaiting || s.phase == Ended {
 		_, err := s.openNoted(ctx)
@@ -346,7 +361,7 @@ func (s *Session) firstSight(dir *taskdir.Dir, sight taskdir.Sight) error {
 			_, err := s.otherDirectory(context.Background(), dir, sight)
 			return err
 		}
-	case s.leftover && (sight.HasStatus || sight.LastOutput != nil && sight.LastOutput.Size > 0):
+	case s.leftover && !unrecorded(dir, sight):
 		return s.damaged(fmt.Errorf("%w: it holds no record, and the task has run", errFormat))
 	}
 	if sight.Input == nil || sight.Outputs == 0 {
@@ -362,6 +377,20 @@ func (s *Session) firstSight(dir *taskdir.Dir, sight taskdir.Sight) error {
 		Input: inputMark{markOf(*sight.Input, ""), fileTime()},
 	}
 	return nil
+}
+
+// unrecorded reports whether a directory holds no more than a first session leaves
+// that never got a record into its journal: an output without a word, and a status
+// that says why.
+func unrecorded(dir *taskdir.Dir, sight taskdir.Sight) bool {
+	if sight.Outputs > 1 || sight.LastOutput != nil && sight.LastOutput.Size > 0 {
+		return false
+	}
+	if !sight.HasStatus {
+		return true
+	}
+	v, err := taskdir.ReadStatus(dir.Path())
+	return err == nil && v.Session == 0
 }
 
 // repair makes the files of a round that was over say so: the process before may
@@ -389,6 +418,21 @@ func (s *Session) repair(dir *taskdir.Dir, sight taskdir.Sight) error {
 	}
 	if err := s.load(); err != nil {
 		return err
+	}
+	// A disk that was full for long has left more than one without a marker.
+	first := n
+	for u.marker && first > 0 {
+		finished, err := dir.Finished(first - 1)
+		if err != nil {
+			return fmt.Errorf("check output of task %q: %w", s.task, err)
+		}
+		if finished {
+			break
+		}
+		first--
+	}
+	for ; first < n; first++ {
+		s.say(&unsaid{round: first, marker: true})
 	}
 	s.say(u)
 	s.at("repaired")

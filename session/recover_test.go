@@ -97,9 +97,9 @@ func TestOutputThatAPowerFailureTook(t *testing.T) {
 		left string
 		want string
 	}{
-		"all of it":           {"", "heard two after 2\n\n[ROUND END]\n"},
+		"all of it":           {"", "\nheard two after 2\n\n[ROUND END]\n"},
 		"the end of it":       {"Turn 1 ...\n\nhea", "Turn 1 ...\n\nhea\n\nheard two after 2\n\n[ROUND END]\n"},
-		"nothing but marker":  {"Turn 1 ...\n\nheard two after 2", "Turn 1 ...\n\nheard two after 2\n\n[ROUND END]\n"},
+		"nothing but marker":  {"Turn 1 ...\n\nheard two after 2", "Turn 1 ...\n\nheard two after 2\n\n\n[ROUND END]\n"},
 		"the file altogether": {"-", "\nheard two after 2\n\n[ROUND END]\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

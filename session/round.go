@@ -2,14 +2,12 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
 	"slices"
 	"time"
 
-	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
@@ -33,7 +31,7 @@ type running struct {
 	returned chan round.Outcome
 	spawns   chan spawnRequest
 	ended    chan spawnEnd
-	// gone is closed when nobody serves the runner any more.
+	// gone is closed when nobody serves the runner, or what it left behind, any more.
 	gone chan struct{}
 
 	// jobs counts subagents that are waited for; regains are those done with that
@@ -51,16 +49,6 @@ type running struct {
 	heading    bool
 	// unwritten says that output could not be written, and that the log knows.
 	unwritten bool
-}
-
-type emission struct {
-	event round.Event
-	done  chan<- error
-}
-
-type inboxReply struct {
-	notes []round.Note
-	err   error
 }
 
 // over forgets the runner.
@@ -194,6 +182,20 @@ func (s *Session) openRound(_ context.Context) error {
 	return s.hold(&record{Round: &roundRecord{Round: s.st.Round + 1, From: a.file, Seq: a.seq}})
 }
 
+// enqueue asks for a place, once the session may start at all.
+func (s *Session) enqueue(now time.Time) {
+	s.admitDue = time.Time{}
+	s.statusDue = now.Add(flushEvery)
+	if s.cfg.Admit != nil && s.st.Parent == "" && s.st.Round == 0 && !s.st.Began {
+		if wait := s.cfg.Admit(s.task); wait > 0 {
+			s.admitDue = now.Add(wait)
+			s.st.warn("waits: [limits] tasks_per_hour is reached; it is asked again at " + s.admitDue.Format(time.TimeOnly))
+			return
+		}
+	}
+	s.ask(s.st.inFirstRound())
+}
+
 // startRound prepares the round and starts the runner. While context.json or
 // _history.json are being written it returns, to be called again.
 func (s *Session) startRound(ctx context.Context) error {
@@ -281,7 +283,7 @@ func (s *Session) startRunner(dir *taskdir.Dir) {
 	}
 	if st.Depth < s.cfg.Children.MaxDepth {
 		r.spawns, r.ended = make(chan spawnRequest), make(chan spawnEnd)
-		in.Spawn = s.spawner(r)
+		in.Spawn = s.spawner(ctx, r)
 	}
 	if st.inFirstRound() {
 		in.Reserve = s.parentsBudget()
@@ -299,46 +301,6 @@ func (s *Session) startRunner(dir *taskdir.Dir) {
 	}()
 }
 
-// emit returns the runner's way to report. It works until the session has gone.
-func (r *running) emit() round.Emit {
-	emitted, gone := r.emitted, r.gone
-	done := make(chan error, 1)
-	return func(e round.Event) error {
-		select {
-		case emitted <- emission{e, done}:
-		case <-gone:
-			return round.ErrShutdown
-		}
-		select {
-		case err := <-done:
-			return err
-		case <-gone:
-			return round.ErrShutdown
-		}
-	}
-}
-
-// inbox returns the runner's way to ask for messages.
-func (r *running) inbox() func(context.Context) ([]round.Note, error) {
-	inboxes, gone := r.inboxes, r.gone
-	return func(ctx context.Context) ([]round.Note, error) {
-		answer := make(chan inboxReply, 1)
-		select {
-		case inboxes <- answer:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-gone:
-			return nil, round.ErrShutdown
-		}
-		select {
-		case reply := <-answer:
-			return reply.notes, reply.err
-		case <-gone:
-			return nil, round.ErrShutdown
-		}
-	}
-}
-
 // cancelRun cancels the runner, or ends a round whose runner has not started.
 func (s *Session) cancelRun(ctx context.Context, cause error) error {
 	if !s.run.live() {
@@ -354,10 +316,11 @@ func (s *Session) runnerReturned(ctx context.Context, out round.Outcome) error {
 	r := s.run
 	if r.live() {
 		r.cancel(nil)
+		close(r.gone)
 		s.regained()
 		r.over()
-		s.stopChildren()
 	}
+	s.stopChildren()
 	if ctx.Err() != nil && out.Reason == round.Interrupted {
 		return nil // by the daemon's stop, and it goes on after that
 	}
@@ -399,106 +362,4 @@ func (s *Session) endRunner() error {
 	case <-grace:
 		return fmt.Errorf("round of task %q did not end within %s after it was told to", s.task, s.cfg.RunnerGrace)
 	}
-}
-
-// errPanicked is what a runner hears whose session panicked while it was served.
-var errPanicked = errors.New("the session failed")
-
-// serve answers an event of the runner, come what may.
-func (s *Session) serve(ctx context.Context, em emission) {
-	err := errPanicked
-	defer func() { em.done <- err }()
-	err = s.emitted(ctx, em.event)
-}
-
-// serveInbox answers a runner that asks for messages, come what may.
-func (s *Session) serveInbox(ctx context.Context, req chan<- inboxReply) {
-	reply := inboxReply{err: errPanicked}
-	defer func() { req <- reply }()
-	reply.notes, reply.err = s.inbox(ctx)
-}
-
-// emitted stores and shows an event of the running round.
-func (s *Session) emitted(ctx context.Context, e round.Event) error {
-	r := s.run
-	switch {
-	case s.phase == Restarting, s.phase == Leaving:
-		return s.discard(e)
-	case r.failed != nil:
-		return errors.New(r.failed.Message)
-	}
-	switch e := e.(type) {
-	case round.HeadPrepared:
-		return s.hold(&record{Head: &e.Prepared})
-	case round.TurnStarted:
-		s.beginTurn(e.Turn)
-	case round.TextStreamed:
-		s.finishCallLine()
-		r.output.Text(e.Text)
-	case round.AnswerRestarted:
-		r.output.Line("\n[answer interrupted, asked again]\n")
-		s.event("answer_restarted", map[string]any{"turn": r.turn, "reason": e.Reason})
-	case round.Answered:
-		err := s.commit(ctx, &record{Answer: &answerRecord{
-			Turn: e.Turn, Message: e.Message, Spent: e.Spent, Context: e.Context, Window: e.Window, LLM: e.LLM, Model: e.Model, Begun: e.Begun,
-			Estimated: e.Estimated, Break: e.Break}})
-		if err != nil {
-			return err
-		}
-		s.event("usage", map[string]any{"turn": e.Turn, "llm": e.LLM, "spent": e.Spent})
-		s.statusSoon()
-	case round.ToolBegun:
-		s.showCallBegun(e)
-	case round.ToolEnded:
-		s.showCallEnded(e)
-	case round.Appended:
-		err := s.commit(ctx, &record{Append: &appendRecord{Turn: e.Turn, Messages: e.Messages, Applied: e.Applied, KeyInfo: e.KeyInfo}})
-		if err != nil {
-			return err
-		}
-		for _, seq := range e.Applied {
-			s.event("message_applied", map[string]any{"seq": seq, "turn": e.Turn})
-		}
-		s.statusSoon()
-		if s.snapshotDue() {
-			return s.snapshot(ctx)
-		}
-	case round.Rewritten:
-		if err := s.commit(ctx, &record{Rewrite: &rewriteRecord{Messages: e.Messages, Cause: e.Cause, Dropped: e.Dropped}}); err != nil {
-			return err
-		}
-		s.event("rewritten", map[string]any{"cause": e.Cause, "dropped": e.Dropped})
-		return s.snapshot(ctx)
-	case round.SpentBeside:
-		return s.commit(ctx, &record{Spent: &e.Spent, Estimated: e.Estimated})
-	case round.Reserved:
-		return s.commit(ctx, &record{Reserved: &e.Amount})
-	case round.Warned:
-		s.statusSoon()
-		return s.hold(&record{Warning: &e.Text})
-	default:
-		return fmt.Errorf("event %T is not known to the session", e)
-	}
-	if r.output.Dirty() && r.flushDue.IsZero() {
-		r.flushDue = time.Now().Add(flushEvery)
-	}
-	return nil
-}
-
-// discard keeps of an event of a round that starts over what it has cost.
-func (s *Session) discard(e round.Event) error {
-	var spent llm.Usage
-	var estimated llm.Amount
-	switch e := e.(type) {
-	case round.Answered:
-		spent, estimated = e.Spent, e.Estimated
-	case round.SpentBeside:
-		spent, estimated = e.Spent, e.Estimated
-	}
-	if spent != (llm.Usage{}) || estimated != (llm.Amount{}) {
-		if err := s.hold(&record{Spent: &spent, Estimated: estimated}); err != nil {
-			return err
-		}
-	}
-	return round.ErrRestart
 }

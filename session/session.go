@@ -45,6 +45,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 	"github.com/gasupervisor/gasupervisor/internal/journal"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
@@ -77,6 +78,9 @@ type Config struct {
 	// that are ahead before all others.
 	Ask   func(task string, ticket uint64, ahead bool)
 	Leave func(task string, ticket uint64)
+	// Admit, when set, is asked before a session's first round lines up, but not for
+	// subagents. It returns 0, or after what time to ask again.
+	Admit func(task string) (wait time.Duration)
 	// Children is how sessions reach their subagents.
 	Children Children
 	// Park makes Run return while there is nothing but a reply to wait for: its caller
@@ -145,6 +149,8 @@ type Session struct {
 	held []*record
 	dir  *taskdir.Dir
 	run  *running
+	// early holds the inodes of the messages that were there at the first look.
+	early map[uint64]bool
 	// unsaid is what readers could not be told yet.
 	unsaid []*unsaid
 	// ticket numbers the requests for a place; asked says that one is out or granted.
@@ -171,9 +177,10 @@ type Session struct {
 	// looked says that the first look of this process is behind us, settled that it
 	// does not count as one in progress any more.
 	looked, settled bool
-	// statusDue is when status.json is to be written, lookDue when to look again.
-	statusDue, lookDue time.Time
-	lookPause          time.Duration
+	// statusDue is when status.json is to be written, lookDue when to look again,
+	// admitDue when to ask again whether the session may start.
+	statusDue, lookDue, admitDue time.Time
+	lookPause                    time.Duration
 	// timer fires at armed.
 	timer *time.Timer
 	armed time.Time
@@ -351,6 +358,9 @@ func (s *Session) log() *slog.Logger { return s.cfg.Log.With("task", s.task) }
 
 // at marks a point between two steps at which a crash must do no harm.
 func (s *Session) at(point string) {
+	if fault.Enabled {
+		fault.Point("session." + point)
+	}
 	if s.cfg.at != nil {
 		s.cfg.at(point)
 	}
@@ -380,9 +390,9 @@ func (s *Session) do(ctx context.Context, a Action) error {
 	case OpenRound:
 		return s.openRound(ctx)
 	case Enqueue:
-		s.ask(s.st.inFirstRound())
-		s.statusDue = time.Now().Add(flushEvery)
+		s.enqueue(time.Now())
 	case LeaveQueue, FreePlace:
+		s.admitDue = time.Time{}
 		s.leave()
 	case StartRunner:
 		return s.startRound(ctx)
@@ -416,78 +426,6 @@ func (s *Session) leave() {
 		s.cfg.Leave(s.task, s.ticket)
 	}
 }
-
-// arm sets the timer to the next thing that is due. One that would fire before that
-// is left as it is: to tick in vain costs less than to set it for every event of a
-// round, which also wakes a thread of the runtime.
-func (s *Session) arm() {
-	now := time.Now()
-	next := now.Add(24 * time.Hour)
-	sooner := func(t time.Time) {
-		if !t.IsZero() && t.Before(next) {
-			next = t
-		}
-	}
-	for _, p := range s.pending {
-		sooner(p.retryAt)
-	}
-	for i := range s.drops {
-		sooner(s.drops[i].at)
-	}
-	for _, u := range s.unsaid {
-		sooner(u.due)
-	}
-	sooner(s.statusDue)
-	sooner(s.lookDue)
-	if s.run != nil {
-		sooner(s.run.flushDue)
-		sooner(s.run.filesDue)
-	}
-	if s.phase == Awaiting {
-		sooner(s.deadline())
-	}
-	if s.armed.IsZero() || next.Before(s.armed) {
-		s.armed = next
-		s.timer.Reset(next.Sub(now))
-	}
-}
-
-// tick does what is due.
-func (s *Session) tick(ctx context.Context, now time.Time) error {
-	s.dropTaken(now)
-	if err := s.retryPending(ctx, now); err != nil {
-		return err
-	}
-	if due(s.lookDue, now) {
-		s.lookDue = time.Time{}
-		if err := s.look(ctx); err != nil {
-			return err
-		}
-	}
-	if r := s.run; r != nil {
-		if due(r.flushDue, now) {
-			s.flush()
-		}
-		if due(r.filesDue, now) {
-			r.filesDue = time.Time{}
-			if err := s.startRound(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	if due(s.statusDue, now) {
-		if err := s.showStatus(ctx); err != nil {
-			return err
-		}
-	}
-	s.saySoon(now)
-	if s.phase == Awaiting && due(s.deadline(), now) {
-		return s.timeOut(ctx)
-	}
-	return nil
-}
-
-func due(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 
 // known is what is known of the session, whether it is loaded or not.
 func (s *Session) known() Memo {
@@ -527,27 +465,6 @@ func laterOf(a, b time.Time) time.Time {
 }
 
 func (s *Session) place() place { return placeOf(s.cfg.StateDir, s.task) }
-
-// timeOut ends a session that nobody replied to. Thousands may have waited for the
-// same moment.
-func (s *Session) timeOut(ctx context.Context) error {
-	if s.cfg.Ending != nil {
-		select {
-		case s.cfg.Ending <- struct{}{}:
-			defer func() { <-s.cfg.Ending }()
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	if len(s.looks) > 0 {
-		// A reply that came in the last moment counts.
-		<-s.looks
-		if err := s.look(ctx); err != nil || s.phase != Awaiting {
-			return err
-		}
-	}
-	return s.happen(ctx, DeadlinePassed)
-}
 
 // unload forgets what waiting does not need.
 func (s *Session) unload() {

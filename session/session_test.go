@@ -442,7 +442,7 @@ func TestWaitingSessionWaitsOnAfterARestart(t *testing.T) {
 	d.state("a", taskdir.AwaitingReply, round.Completed)
 	l.end()
 	before, _ := os.Stat(d.path("a", "status.json"))
-	l = d.start("a", nil)
+	d.start("a", nil)
 	d.put("a", "reply.txt", "more")
 	d.ended("a", "output1.txt")
 	if before == nil {

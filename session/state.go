@@ -51,8 +51,8 @@ type state struct {
 	// the daemon was told to stop meanwhile, which is none.
 	Crashes int  `json:"crashes,omitempty"`
 	Paused  bool `json:"paused,omitempty"`
-	// Stop is the number of a _stop that has not done its work yet.
-	Stop uint64 `json:"stop,omitempty"`
+	// Stop says that a _stop was taken which has not done its work yet.
+	Stop bool `json:"stop,omitempty"`
 
 	Conversation []llm.Message `json:"conversation"`
 	// Forked is how many messages at its beginning came from another task.
@@ -201,7 +201,7 @@ func (s *state) addMessage(r *record) {
 	}
 	switch kind := round.NoteKind(m.File); kind {
 	case taskdir.StopFile:
-		s.Stop = m.Seq
+		s.Stop = true
 	case round.NoteKeyInfo:
 		if s.Phase != Queued {
 			s.KeyInfo = round.AddKeyInfo(s.KeyInfo, m.Text)
@@ -313,13 +313,16 @@ func (s *state) close(r *record) {
 	c := r.Closed
 	s.Phase, s.Outcome, s.Reason, s.ClosedAt, s.Deadline = Awaiting, c, c.Reason, r.At, c.Deadline
 	s.Begun, s.Reserved = nil, llm.Amount{}
-	if s.Stop != 0 {
-		outcome := outcomeStopped
-		if c.Reason != round.Stopped {
-			outcome = outcomeCompleted
-		}
-		s.settle(s.Stop, outcome)
-		s.Stop = 0
+	for i := range s.Children {
+		s.Children[i].Left = !s.Children[i].Done
+	}
+	switch c.Reason {
+	case round.Stopped:
+		s.settleStops(outcomeStopped)
+	case round.Replaced:
+		s.settleStops(outcomeReplaced)
+	default:
+		s.settleStops(outcomeCompleted)
 	}
 	if s.Aside > 0 {
 		s.Phase, s.Deadline = Ended, time.Time{}
@@ -341,10 +344,7 @@ func (s *state) close(r *record) {
 
 func (s *state) end(reason round.Reason) {
 	s.Phase, s.Reason, s.Deadline = Ended, reason, time.Time{}
-	if s.Stop != 0 {
-		s.settle(s.Stop, outcomeEnded)
-		s.Stop = 0
-	}
+	s.settleStops(outcomeEnded)
 }
 
 const maxWarnings = 50
@@ -361,7 +361,7 @@ func (s *state) atRest() bool {
 	if s.childDone() {
 		return false
 	}
-	return (s.Phase == Awaiting || s.Phase == Ended) && len(s.Notes) == 0 && s.Stop == 0 && s.Aside == 0
+	return (s.Phase == Awaiting || s.Phase == Ended) && len(s.Notes) == 0 && !s.Stop && s.Aside == 0
 }
 
 // inFirstRound reports whether a subagent is at what its parent asked for.
@@ -383,10 +383,10 @@ func (s *state) addChild(c childRecord) {
 	s.Children[i] = c
 }
 
-// openChildren names the subagents whose first round is not known to be over.
+// openChildren names the subagents that the open round waits for.
 func (s *state) openChildren() (names []string) {
 	for _, c := range s.Children {
-		if !c.Done {
+		if !c.Done && !c.Left {
 			names = append(names, c.Task)
 		}
 	}

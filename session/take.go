@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/round"
@@ -232,6 +233,15 @@ func (s *Session) messageRead(ctx context.Context, p *pending, c taskdir.Content
 		s.settleDown()
 		return nil
 	}
+	if known, rest := s.cameBack(p, c); known {
+		s.log().Info("control file came back, in an earlier state, after it was acted on; it is deleted", "file", p.file)
+		s.dropLater(p, fp)
+		s.settleDown()
+		return nil
+	} else if rest != nil {
+		s.keepPending(&pending{p: rest, file: p.file, seq: p.seq}, time.Now())
+		return nil
+	}
 	msg := &messageRecord{
 		Seq: p.seq, File: p.file, Text: c.Text, Encoding: c.Encoding, Bytes: c.Bytes, SHA256: c.SHA256, Fingerprint: fp,
 	}
@@ -244,6 +254,72 @@ func (s *Session) messageRead(ctx context.Context, p *pending, c taskdir.Content
 	s.dropLater(p, fp)
 	s.event("message_taken", map[string]any{"file": p.file, "seq": p.seq})
 	return nil
+}
+
+// cameBack recognises a message that was taken before, where a power failure has
+// brought its file back otherwise than it was read: without its last bytes, which
+// had not reached the disk, or with what was added since, which is returned as rest.
+// Only a file that was there at the first look can be such a one: a later one that
+// is like it is a repetition.
+func (s *Session) cameBack(p *pending, c taskdir.Content) (known bool, rest *taskdir.Pending) {
+	fp := c.Fingerprint()
+	if !s.early[fp.Ino] || p.p.Addition() {
+		return false, nil
+	}
+	for _, f := range s.st.fingerprints() {
+		if f.Ino != fp.Ino {
+			continue
+		}
+		whole := s.place().message(f)
+		switch {
+		case fp.Size <= f.Size && fp.Mtime <= f.Mtime:
+			if earlierState(whole, c.Text) {
+				return true, nil
+			}
+		case fp.Size > f.Size:
+			if rest := s.afterwards(p, c, f, whole); rest != nil {
+				return false, rest
+			}
+		}
+	}
+	return false, nil
+}
+
+// afterwards returns what was added to the message with the fingerprint f and the
+// text whole, nil if the file does not begin with it.
+func (s *Session) afterwards(p *pending, c taskdir.Content, f taskdir.Fingerprint, whole string) *taskdir.Pending {
+	dir, err := s.openDir()
+	if err != nil {
+		return nil
+	}
+	var rest *taskdir.Pending
+	if int64(len(whole)) == f.Size && len(c.Text) > len(whole) {
+		if !earlierState(whole, c.Text[:len(whole)]) {
+			return nil
+		}
+		rest, err = dir.After(p.p, f.Size)
+	} else {
+		rest, err = dir.Grown(p.p, f)
+	}
+	if err != nil || rest == nil || !rest.Addition() {
+		return nil
+	}
+	return rest
+}
+
+// earlierState reports whether text is how a file with the text whole may look after
+// a power failure: cut short, or with zeros for what had not reached the disk.
+func earlierState(whole, text string) bool {
+	text = strings.TrimRight(text, "\x00\uFFFD")
+	if text == "" || len(text) > len(whole) {
+		return false
+	}
+	for i := range len(text) {
+		if text[i] != 0 && text[i] != whole[i] {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *Session) messageArrived(ctx context.Context, msg *messageRecord, mtime time.Time) error {

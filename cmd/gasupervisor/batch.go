@@ -53,12 +53,13 @@ type batch struct {
 	stop func() error
 }
 
-// newBatch starts an engine for n tasks, of which parallel run at once. The tasks
-// work in the configured temp directory, as a daemon's would.
-func newBatch(ctx context.Context, l *config.Loaded, parallel int, log *slog.Logger) (*batch, error) {
+// newBatch starts an engine that runs parallel tasks at once. They work in the
+// configured temp directory, as a daemon's would. The context that it returns ends
+// with the engine, for whatever reason: nobody ends rounds then.
+func newBatch(ctx context.Context, l *config.Loaded, parallel int, log *slog.Logger) (context.Context, *batch, error) {
 	scratch, err := os.MkdirTemp("", "gasupervisor-")
 	if err != nil {
-		return nil, fmt.Errorf("make scratch directory: %w", err)
+		return nil, nil, fmt.Errorf("make scratch directory: %w", err)
 	}
 	local := *l
 	c := &local.Config
@@ -68,15 +69,27 @@ func newBatch(ctx context.Context, l *config.Loaded, parallel int, log *slog.Log
 	c.StopTimeout = 5 * time.Second
 	e, err := newEngine(&local, log)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(scratch))
+		return nil, nil, errors.Join(err, os.RemoveAll(scratch))
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	working, end := startEngine(ctx, e.Run)
+	stop := func() error { return errors.Join(end(), os.RemoveAll(scratch)) }
+	return working, &batch{temp: c.TempDir, stop: stop}, nil
+}
+
+// startEngine starts run, which end stops and waits for. working ends when run does,
+// with its error as the cause.
+func startEngine(ctx context.Context, run func(context.Context) error) (working context.Context, end func() error) {
+	working, cancel := context.WithCancelCause(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
-	return &batch{temp: c.TempDir, stop: func() error {
-		cancel()
-		return errors.Join(<-ended, os.RemoveAll(scratch))
-	}}, nil
+	go func() {
+		err := run(working)
+		cancel(err)
+		ended <- err
+	}()
+	return working, func() error {
+		cancel(nil)
+		return <-ended
+	}
 }
 
 // runPrompts runs prompts and calls began and ended, one at a time, as they do so.
@@ -84,8 +97,9 @@ func (a *app) runPrompts(ctx context.Context, l *config.Loaded, prompts []prompt
 	if err := os.MkdirAll(l.Config.TempDir, 0o755); err != nil {
 		return fmt.Errorf("make working directory: %w", err)
 	}
-	log := slog.New(slog.NewTextHandler(a.ui.err, &slog.HandlerOptions{Level: slog.LevelError}))
-	b, err := newBatch(ctx, l, parallel, log)
+	quiet := l.Config
+	quiet.Log.Level = "error"
+	working, b, err := newBatch(ctx, l, parallel, newLog(a.ui.err, &quiet))
 	if err != nil {
 		return err
 	}
@@ -97,13 +111,13 @@ func (a *app) runPrompts(ctx context.Context, l *config.Loaded, prompts []prompt
 			select {
 			case places <- struct{}{}:
 				defer func() { <-places }()
-			case <-ctx.Done():
+			case <-working.Done():
 				return
 			}
 			tell.Lock()
 			began(p)
 			tell.Unlock()
-			r := b.run(ctx, fmt.Sprintf("%d", i+1), p, l.Config.TempDir)
+			r := b.run(working, fmt.Sprintf("%d", i+1), p, l.Config.TempDir)
 			tell.Lock()
 			ended(r)
 			tell.Unlock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/agent"
 	"github.com/gasupervisor/gasupervisor/internal/agentdef"
+	"github.com/gasupervisor/gasupervisor/internal/atomicfile"
 	"github.com/gasupervisor/gasupervisor/internal/budget"
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/redact"
@@ -85,6 +86,7 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	})
 	sup := supervisor.New(supervisor.Config{
 		Session: session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout,
+			Admit:    func(task string) time.Duration { return accounts.Start(task, c.Limits.TasksPerHour) },
 			Children: session.Children{MaxDepth: c.Agent.MaxDepth}},
 		MaxRunning:  c.MaxRunning,
 		StopTimeout: c.StopTimeout,
@@ -118,7 +120,11 @@ func (e *engine) Run(ctx context.Context) error {
 		return err
 	}
 	defer e.accounts.Close()
+	e.sweep()
 	e.lib.writeRecord(e.lib.agents.Snapshot())
+	if err := e.root.SweepUnborn(); err != nil {
+		e.log.Warn("directories of subagents that never came to be cannot be removed", "err", err)
+	}
 	names, err := e.root.Names()
 	if err != nil {
 		return err
@@ -133,9 +139,6 @@ func (e *engine) Run(ctx context.Context) error {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	e.confinement.logLevel(e.log)
-	if err := e.confinement.sweep(e.config.StateDir); err != nil {
-		e.log.Warn("some private directories of tasks that are gone cannot be removed", "err", err)
-	}
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
@@ -154,6 +157,18 @@ func (e *engine) Run(ctx context.Context) error {
 		stop()
 		<-watched
 		return err
+	}
+}
+
+// sweep removes what an earlier process died in the middle of writing.
+func (e *engine) sweep() {
+	for _, dir := range []string{e.config.StateDir, filepath.Join(e.config.StateDir, usage.DirName), archiveDir(e.config)} {
+		if err := atomicfile.Sweep(dir); err != nil {
+			e.log.Warn("some unfinished files of an earlier process cannot be removed", "err", err)
+		}
+	}
+	if err := e.confinement.sweep(e.config.StateDir); err != nil {
+		e.log.Warn("some private directories of tasks that are gone cannot be removed", "err", err)
 	}
 }
 

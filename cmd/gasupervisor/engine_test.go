@@ -1,15 +1,20 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 	"github.com/gasupervisor/gasupervisor/internal/usage"
+	"github.com/gasupervisor/gasupervisor/session"
 )
 
 // What context.json and config.toml say reaches the turn loop, and what comes of it
@@ -63,6 +68,121 @@ cost_per_day = 1.2
 	for _, r := range srv.Requests() {
 		if r.Fields["tools"] != nil || !strings.Contains(r.System(), "## read_file") {
 			t.Error("tools did not go out as text")
+		}
+	}
+}
+
+// Nobody ends the rounds of an engine that has ended, so who waits for them must not.
+func TestBatchEndsWithItsEngine(t *testing.T) {
+	broken := errors.New("the disk is gone")
+	working, end := startEngine(t.Context(), func(context.Context) error { return broken })
+	temp := t.TempDir()
+	p := newPrompt(filepath.Join(temp, "prompt.txt"))
+	if err := os.WriteFile(p.path, []byte("do it"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := (&batch{temp: temp}).run(working, "1", p, temp); !errors.Is(r.err, broken) {
+		t.Errorf("the prompt's error: %v", r.err)
+	}
+	if err := end(); !errors.Is(err, broken) {
+		t.Errorf("the engine's error: %v", err)
+	}
+	out, err := os.ReadFile(p.out)
+	if err != nil || !strings.HasSuffix(string(out), "[interrupted]\n\n"+taskdir.Marker+"\n") {
+		t.Errorf("out file %q, %v", out, err)
+	}
+}
+
+// A daemon that died while it wrote leaves a part of a file, which may be as large
+// as an archive.
+func TestStartRemovesUnfinishedFiles(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, sub := range []string{"", usage.DirName, "archive"} {
+		path := filepath.Join(dir, "state", sub, ".gasupervisor-0123456789abcdef.tmp")
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		old := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, path)
+	}
+	srv := llmtest.NewServer(t, llmtest.Always(llmtest.Done("x")))
+	d := startDaemon(t, dir, srv, "")
+	d.task("a", "do it", "{}")
+	d.wait("a") // by then it has started
+	for _, path := range left {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// Two prompts never write one file, however they are spelled.
+func TestPromptsOfOneFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"a.txt", "a.md", "a.out.txt"} {
+		if err := os.WriteFile(name, []byte("do it"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, files := range [][]string{{"a.txt", "a.md"}, {"a.txt", "./a.md"}, {"a.txt", "./a.txt"}, {"a.txt", "./a.out.txt"}} {
+		var e *exitError
+		if _, err := promptsOf(files, mapFlags{}); !errors.As(err, &e) || e.code != exitUsage {
+			t.Errorf("%v: %v", files, err)
+		}
+	}
+	if ps, err := promptsOf([]string{"a.txt"}, mapFlags{}); err != nil || len(ps) != 1 {
+		t.Errorf("%v, %v", ps, err)
+	}
+}
+
+// An agent may have made a file of its task a link to what it cannot read itself.
+// Nothing that is done with the task gives it the content.
+func TestPlantedLinksAreNotRead(t *testing.T) {
+	temp, secret := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(`{"key":"k"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := taskdir.WriteInput(temp, "a", "do it"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{taskdir.HistoryFile, taskdir.ResultFile} {
+		if err := os.Symlink(secret, filepath.Join(temp, "a", name)); err != nil {
+			t.Skip(err)
+		}
+	}
+	if data, err := forkHistory(t.TempDir(), temp, "a", session.Latest); err == nil {
+		t.Errorf("history: %s", data)
+	}
+	if data, err := resultData(temp, "a"); err == nil {
+		t.Errorf("result: %s", data)
+	}
+}
+
+// What is added to a context.json leaves the rest of it as it was written.
+func TestSettingsAreAdded(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"max_tokens": 12345678901234567890, "llm": "a"}`: "{\n  \"agent\": \"x\",\n  \"llm\": \"a\",\n  \"max_tokens\": 12345678901234567890\n}\n",
+		`null`: "{\n  \"agent\": \"x\"\n}\n",
+	} {
+		temp := t.TempDir()
+		if err := taskdir.WriteContext(temp, "a", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := addSettings(temp, "a", map[string]any{"agent": "x", "llm": "", "verbose": false}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := taskdir.ReadFile(temp, "a", taskdir.ContextFile); string(got) != want || err != nil {
+			t.Errorf("%s becomes %s, %v", text, got, err)
 		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -85,7 +83,7 @@ func (a *app) fork(cmd *cobra.Command, name, fresh string, f forkFlags) error {
 	if err := taskdir.WriteHistory(tempDir, fresh, conversation); err != nil {
 		return err
 	}
-	context, err := os.ReadFile(filepath.Join(taskdir.TaskPath(tempDir, name), taskdir.ContextFile))
+	context, err := taskdir.ReadFile(tempDir, name, taskdir.ContextFile)
 	if err == nil {
 		err = taskdir.WriteContext(tempDir, fresh, context)
 	}
@@ -114,7 +112,7 @@ func forkHistory(stateDir, tempDir, name string, round int) ([]byte, error) {
 		return history.Export(msgs)
 	}
 	if round == session.Latest && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
-		data, ferr := os.ReadFile(filepath.Join(taskdir.TaskPath(tempDir, name), taskdir.HistoryFile))
+		data, ferr := taskdir.ReadFile(tempDir, name, taskdir.HistoryFile)
 		if ferr == nil {
 			return data, nil
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -92,18 +93,23 @@ func (a *app) mapPrompts(ctx context.Context, files []string, f mapFlags) error 
 // promptsOf checks the files before anything is spent.
 func promptsOf(files []string, f mapFlags) ([]prompt, error) {
 	prompts := make([]prompt, 0, len(files))
-	outs := map[string]string{}
+	// By clean paths: one file can be named in several ways.
+	inputs, outs := map[string]bool{}, map[string]string{}
+	for _, file := range files {
+		inputs[filepath.Clean(file)] = true
+	}
 	for _, file := range files {
 		if _, err := os.Stat(file); err != nil {
 			return nil, usagef("read prompt: %w", err)
 		}
 		p := newPrompt(file)
 		p.agent, p.llm = f.agent, f.llm
-		if other, taken := outs[p.out]; taken {
-			return nil, usagef("%s and %s would both write %s; rename one of them", other, file, p.out)
+		out := filepath.Clean(p.out)
+		if other, taken := outs[out]; taken {
+			return nil, usagef("%s and %s would both write %s; leave one out, or rename it", other, file, p.out)
 		}
-		outs[p.out] = file
-		if slices.Contains(files, p.out) {
+		outs[out] = file
+		if inputs[out] {
 			return nil, usagef("%s is both a prompt and the output of %s; leave it out", p.out, file)
 		}
 		prompts = append(prompts, p)

@@ -25,6 +25,8 @@ type models struct {
 	mu sync.Mutex
 	// windows are context windows that were asked for: 0 where the server did not say.
 	windows map[string]int
+	// asking are questions for them that are under way; closed when one is answered.
+	asking map[string]chan struct{}
 	// learned are context windows that turned out smaller than that.
 	learned map[string]int
 }
@@ -35,7 +37,7 @@ const unknownWindow = 32768
 
 // newModels makes the LLMs. spent, where not nil, hears what each request costs.
 func newModels(c *config.Config, spent func(name string, u llm.Usage), log *slog.Logger) *models {
-	m := &models{config: c, http: openai.NewTransport(), pools: map[string]*pool.LLM{}, windows: map[string]int{}, learned: map[string]int{}}
+	m := &models{config: c, http: openai.NewTransport(), pools: map[string]*pool.LLM{}, windows: map[string]int{}, asking: map[string]chan struct{}{}, learned: map[string]int{}}
 	for i := range c.LLMs {
 		e := &c.LLMs[i]
 		p := pool.Config{
@@ -77,13 +79,14 @@ func (m *models) client(e *config.LLM, model string) *openai.Client {
 }
 
 // choose returns the LLM of that name or number ("": the first), with model in
-// place of its own where that is not "".
-func (m *models) choose(name, model string) (llm.Model, error) {
+// place of its own where that is not "". It may ask the server for a context window,
+// once; ctx ends that.
+func (m *models) choose(ctx context.Context, name, model string) (llm.Model, error) {
 	e, err := m.config.LLM(name)
 	if err != nil {
 		return llm.Model{}, err
 	}
-	if e.NeedsKey() && e.Key == "" {
+	if e.NeedsKey() {
 		return llm.Model{}, fmt.Errorf("LLM %q has no API key: set %s, or api_key_file of this [[llm]] in config.toml; for a local server set OPENAI_BASE_URL and OPENAI_MODEL", e.Name, e.APIKeyEnv)
 	}
 	first, other := m.pools[e.Name], model != "" && model != e.Model
@@ -100,7 +103,7 @@ func (m *models) choose(name, model string) (llm.Model, error) {
 		out.Price = llm.Price(*e.Price)
 	}
 	if out.ContextWindow == 0 {
-		out.ContextWindow = m.window(e, out.ID)
+		out.ContextWindow = m.window(ctx, e, out.ID)
 	}
 	m.mu.Lock()
 	if w := m.learned[e.Name+"\x00"+out.ID]; w > 0 {
@@ -131,29 +134,47 @@ func (m *models) learn(name, model string, tokens int) {
 // discoverTimeout bounds the question for a context window: a round waits for it.
 const discoverTimeout = 2 * time.Second
 
-// window asks the server once for a model's context window.
-func (m *models) window(e *config.LLM, model string) int {
+// window returns a model's context window, for which the server is asked once. Those
+// who want to know meanwhile wait for the one who asks.
+func (m *models) window(ctx context.Context, e *config.LLM, model string) int {
 	key := e.Name + "\x00" + model
 	m.mu.Lock()
-	w, known := m.windows[key]
+	_, known := m.windows[key]
+	asked := m.asking[key]
+	if !known && asked == nil {
+		m.asking[key] = make(chan struct{})
+	}
 	m.mu.Unlock()
-	if !known {
-		ctx, cancel := context.WithTimeout(context.Background(), discoverTimeout)
-		defer cancel()
-		var err error
-		if w, err = m.client(e, model).Discover(ctx); err != nil {
-			var failed *llm.Error
-			if !errors.As(err, &failed) || !failed.Kind.Final() {
-				// Not reachable: the request that follows says so, and the next round asks again.
-				return unknownWindow
-			}
+	switch {
+	case known:
+	case asked == nil:
+		m.askWindow(ctx, e, model, key)
+	default:
+		select {
+		case <-asked:
+		case <-ctx.Done():
 		}
-		m.mu.Lock()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.windows[key]; w > 0 {
+		return w
+	}
+	return unknownWindow
+}
+
+// askWindow asks the server. Where that cannot be reached nothing is noted: the
+// request that follows says so, and the next round asks again.
+func (m *models) askWindow(ctx context.Context, e *config.LLM, model, key string) {
+	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+	defer cancel()
+	w, err := m.client(e, model).Discover(ctx)
+	var failed *llm.Error
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil || errors.As(err, &failed) && failed.Kind.Final() {
 		m.windows[key] = w
-		m.mu.Unlock()
 	}
-	if w == 0 {
-		return unknownWindow
-	}
-	return w
+	close(m.asking[key])
+	delete(m.asking, key)
 }

@@ -67,7 +67,10 @@ func prune(ctx context.Context, c *config.Config, after time.Duration, dryRun bo
 	return retention.Prune(ctx, retention.Config{
 		TempDir: c.TempDir, StateDir: c.StateDir,
 		Archived: filepath.Join(c.StateDir, session.ArchivedName),
-		Dest:     filepath.Join(c.StateDir, "archive"),
+		Dest:     archiveDir(c),
 		After:    after, Now: time.Now(), DryRun: dryRun,
 	})
 }
+
+// archiveDir is where tasks go that are packed away.
+func archiveDir(c *config.Config) string { return filepath.Join(c.StateDir, "archive") }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -62,7 +61,7 @@ func (a *app) result(name string, asJSON bool) error {
 		}
 		return a.report(v, false)
 	}
-	data, err := resultData(v.Dir)
+	data, err := resultData(tempDir, name)
 	if err != nil {
 		return err
 	}
@@ -77,8 +76,8 @@ func (a *app) result(name string, asJSON bool) error {
 }
 
 // resultData is result.json, null where there is none.
-func resultData(dir string) (json.RawMessage, error) {
-	data, err := os.ReadFile(filepath.Join(dir, taskdir.ResultFile))
+func resultData(tempDir, name string) (json.RawMessage, error) {
+	data, err := taskdir.ReadFile(tempDir, name, taskdir.ResultFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return json.RawMessage("null"), nil
 	}
@@ -86,7 +85,7 @@ func resultData(dir string) (json.RawMessage, error) {
 		return nil, fmt.Errorf("read result: %w", err)
 	}
 	if !json.Valid(data) {
-		return nil, fmt.Errorf("read result: %s is no JSON", filepath.Join(dir, taskdir.ResultFile))
+		return nil, fmt.Errorf("read result: %s is no JSON", filepath.Join(taskdir.TaskPath(tempDir, name), taskdir.ResultFile))
 	}
 	return data, nil
 }

@@ -48,7 +48,7 @@ func (a *app) runDaemon(ctx context.Context, l *config.Loaded) error {
 	if err != nil {
 		return err
 	}
-	release, err := own(l)
+	release, err := own(l, log)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (a *app) runDaemon(ctx context.Context, l *config.Loaded) error {
 
 // own takes the locks that make this process the only daemon of its directories,
 // and says in the state directory who it is.
-func own(l *config.Loaded) (release func(), err error) {
+func own(l *config.Loaded, log *slog.Logger) (release func(), err error) {
 	c := &l.Config
 	var locks []*lock.Lock
 	release = func() {
@@ -88,8 +88,8 @@ func own(l *config.Loaded) (release func(), err error) {
 	}
 	who := lock.Holder{PID: os.Getpid(), Started: time.Now(), Version: thisBuild().Version, TempDir: c.TempDir, Config: l.File}
 	if err := atomicfile.Write(filepath.Join(c.StateDir, lock.HolderFile), who.Encode(), 0o600); err != nil {
-		release()
-		return nil, fmt.Errorf("write %s: %w", lock.HolderFile, err)
+		// The locks hold without it; on a full disk there is work that needs no room.
+		log.Error("state directory cannot be written; sessions wait until it can", "file", lock.HolderFile, "err", err)
 	}
 	return release, nil
 }

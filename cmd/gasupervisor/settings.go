@@ -14,7 +14,7 @@ import (
 // addSettings puts values into a task's context.json and leaves what else stands
 // there. Keys whose value is zero are not touched.
 func addSettings(tempDir, name string, values map[string]any) error {
-	settings := map[string]any{}
+	var settings map[string]json.RawMessage
 	text, err := taskdir.ReadMessage(tempDir, name, taskdir.ContextFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -26,11 +26,18 @@ func addSettings(tempDir, name string, values map[string]any) error {
 			return usagef("%s is no JSON object (%w); correct or remove it, then settings can be added", path, err)
 		}
 	}
+	if settings == nil { // no file, or "null"
+		settings = map[string]json.RawMessage{}
+	}
 	changed := false
 	for key, v := range values {
-		if v != nil && !reflect.ValueOf(v).IsZero() {
-			settings[key], changed = v, true
+		if v == nil || reflect.ValueOf(v).IsZero() {
+			continue
 		}
+		if settings[key], err = json.Marshal(v); err != nil {
+			return fmt.Errorf("write settings: %w", err)
+		}
+		changed = true
 	}
 	if !changed {
 		return nil

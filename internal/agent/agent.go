@@ -30,6 +30,15 @@
 //
 // A turn ends the round, or it does not: methods that may end it return an outcome,
 // which is nil where the round goes on.
+//
+// The package is longer than most, because what a turn decides, it decides of one
+// state: the conversation, what it says (ledger), its size (compaction) and what it
+// may cost (spending) change together, between one commit and the next, and parts
+// that each held a piece of it would have to be kept in step. What needs none of
+// it is elsewhere: loop, schema, history, budget, redact. A file is a step: head and
+// open begin a round, turn is the loop, stream and calls are its two halves, complete
+// says when it is over, compact and spend what stands before a request, and prompts
+// is all that is said to the model.
 package agent
 
 import (
@@ -49,8 +58,9 @@ import (
 // called by many goroutines at once.
 type Config struct {
 	// Models returns the configured LLM of that name or number ("": the default), with
-	// model in place of its own where that is not "". Its error says which there are.
-	Models func(name, model string) (llm.Model, error)
+	// model in place of its own where that is not "". It may ask a server, and does
+	// without its answer when ctx ends. Its error says which there are.
+	Models func(ctx context.Context, name, model string) (llm.Model, error)
 	// Agents returns the agent of that name ("": the default). Its error says which
 	// there are.
 	Agents func(name string) (agentdef.Definition, error)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -66,7 +65,11 @@ func (s *state) act(ctx context.Context, calls []llm.ToolCall) *round.Outcome {
 func (s *state) recordCut(ctx context.Context, calls []llm.ToolCall, results []called) *round.Outcome {
 	words := cutWords(context.Cause(ctx))
 	for i := range results {
-		if !results[i].given {
+		switch {
+		case results[i].given:
+		case s.begunBefore(calls[i]):
+			results[i].Result = tool.Result{Text: interrupted, Failed: true}
+		default:
 			results[i].Result = tool.Result{Text: notRun + words + ".", Failed: true}
 		}
 	}
@@ -181,9 +184,15 @@ func (s *state) begin(ctx, callCtx context.Context, c llm.ToolCall, i int, ended
 	return nil
 }
 
+// begunBefore reports whether a call may have run before the daemon went down.
+func (s *state) begunBefore(c llm.ToolCall) bool {
+	r := s.in.Resumed
+	return r != nil && r.Turn == s.turn && r.Begun[c.ID]
+}
+
 // dispatch runs one call, unless it must not be run.
 func (s *state) dispatch(ctx context.Context, c llm.ToolCall) tool.Result {
-	if r := s.in.Resumed; r != nil && r.Turn == s.turn && r.Begun[c.ID] && c.Name != taskTool {
+	if s.begunBefore(c) && c.Name != taskTool {
 		return tool.Result{Text: interrupted, Summary: "interrupted, outcome unknown", Failed: true}
 	}
 	if r, bad := invalidArguments(c); bad && s.tools.Set.Has(c.Name) {
@@ -263,10 +272,9 @@ type invalidArgs struct {
 
 const invalidKey = `{"invalid_arguments":`
 
-// recordable returns a call in a form that every provider accepts back. Only what no
-// tool could run is changed.
+// recordable returns a call whose arguments every provider accepts back. Only what no
+// tool could run is changed. (Names are history's: its conversations hold no others.)
 func recordable(c llm.ToolCall) llm.ToolCall {
-	c.Name = recordableName(c.Name)
 	text := strings.TrimSpace(c.Arguments)
 	if text == "" {
 		c.Arguments = "{}"
@@ -288,19 +296,6 @@ func recordable(c llm.ToolCall) llm.ToolCall {
 	b, _ := json.Marshal(bad) // two strings always marshal
 	c.Arguments = string(b)
 	return c
-}
-
-var unfitName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
-
-func recordableName(name string) string {
-	name = unfitName.ReplaceAllString(name, "_")
-	if len(name) > 64 {
-		name = name[:64]
-	}
-	if name == "" {
-		return "unnamed"
-	}
-	return name
 }
 
 // cutShort reports whether text is the beginning of a JSON value.

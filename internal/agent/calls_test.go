@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gasupervisor/gasupervisor/internal/history"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
 	"github.com/gasupervisor/gasupervisor/internal/round"
@@ -201,8 +202,10 @@ func FuzzRecordable(f *testing.F) {
 		if json.Unmarshal([]byte(c.Arguments), &object) != nil || object == nil {
 			t.Fatalf("%q is recorded as %q, which is no object", args, c.Arguments)
 		}
-		if c.Name == "" || len(c.Name) > 64 || unfitName.MatchString(c.Name) {
-			t.Fatalf("name %q is recorded as %q", name, c.Name)
+		conv := history.New([]llm.Message{userMessage("x"), tidy(llm.Message{ToolCalls: []llm.ToolCall{c}}, false)})
+		conv.Settle("")
+		if err := history.Validate(conv.Messages()); err != nil {
+			t.Fatalf("name %q, arguments %q: %v", name, args, err)
 		}
 		if again := recordable(c); again.Arguments != c.Arguments || again.Name != c.Name {
 			t.Fatalf("%q is not stable: %q", c.Arguments, again.Arguments)
@@ -464,11 +467,11 @@ func TestFallbackIsRecorded(t *testing.T) {
 			Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: "1", Name: completionTool, Arguments: `{"result":"r"}`}}}}, nil
 	})
 	inner := w.cfg.Models
-	w.cfg.Models = func(name, model string) (llm.Model, error) {
+	w.cfg.Models = func(ctx context.Context, name, model string) (llm.Model, error) {
 		if name == "spare" {
 			return llm.Model{Name: "spare", ID: "spare-1", ContextWindow: 7}, nil
 		}
-		return inner(name, model)
+		return inner(ctx, name, model)
 	}
 	rec := &record{}
 	w.run(w.input("x"), rec)

@@ -325,7 +325,7 @@ func TestLoopOfReads(t *testing.T) {
 	w := newScripted(t, llmtest.Always(llmtest.Call("read_file", `{"path":"a"}`)))
 	w.tools = append(w.tools, page("read_file", 3000))
 	out := w.run(w.input("x"), &record{})
-	if out.Reason != round.Loop || w.srv.Count() != loopEnd {
+	if out.Reason != round.Loop || w.srv.Count() != 8 {
 		t.Errorf("outcome %+v after %d requests", out, w.srv.Count())
 	}
 }

@@ -86,7 +86,7 @@ func (s *state) judge(calls []llm.ToolCall, results []called, steers bool) *roun
 func (s *state) completed(by, result string, against []reason) *round.Outcome {
 	out := &round.Outcome{Reason: round.Completed, Result: result, CompletedBy: by, MissingOutputs: s.missingOutputs()}
 	if s.schema != nil {
-		out.Data, _ = s.schema.data(result)
+		out.Data, _ = s.schema.Data(result)
 	}
 	for _, r := range against {
 		out.OpenPoints = append(out.OpenPoints, r.text)
@@ -116,7 +116,7 @@ func (s *state) unsaid(reasons []reason) []reason {
 func (s *state) reasons(failed []string, result *string) []reason {
 	var rs []reason
 	if s.schema != nil && result != nil {
-		if _, why := s.schema.data(*result); why != "" {
+		if _, why := s.schema.Data(*result); why != "" {
 			rs = append(rs, reason{"schema", "the result must be JSON that satisfies the output schema, but " + oneLine(why)})
 		}
 	}

@@ -379,7 +379,7 @@ func TestLoop(t *testing.T) {
 	w := newScripted(t, llmtest.Always(llmtest.Call("read", `{"path":"a"}`)))
 	rec := &record{}
 	out := w.run(w.input("x"), rec)
-	if out.Reason != round.Loop || out.Error == nil || out.Error.Kind != "loop" || w.srv.Count() != loopEnd {
+	if out.Reason != round.Loop || out.Error == nil || out.Error.Kind != "loop" || w.srv.Count() != 8 {
 		t.Errorf("outcome %+v after %d requests", out, w.srv.Count())
 	}
 	told := 0

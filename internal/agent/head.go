@@ -10,6 +10,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/agentdef"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
+	"github.com/gasupervisor/gasupervisor/internal/schema"
 )
 
 // prepare finds agent, LLM and tools, and with them the head of every request. What
@@ -57,11 +58,11 @@ func (s *state) chooseAgent(ctx context.Context) *round.Outcome {
 
 // chooseModel takes the LLM of context.json before the agent's; an agent's model
 // belongs to the agent's LLM and does not move to another.
-func (s *state) chooseModel(context.Context) *round.Outcome {
+func (s *state) chooseModel(ctx context.Context) *round.Outcome {
 	if p := s.in.Prepared; p != nil {
-		m, err := s.cfg.Models(p.LLM, "")
+		m, err := s.cfg.Models(ctx, p.LLM, "")
 		if err == nil && m.ID != p.Model {
-			m, err = s.cfg.Models(p.LLM, p.Model)
+			m, err = s.cfg.Models(ctx, p.LLM, p.Model)
 		}
 		if err == nil {
 			s.model = m
@@ -86,7 +87,7 @@ func (s *state) chooseModel(context.Context) *round.Outcome {
 			where = fmt.Sprintf("agent %q, its model", s.def.Name)
 		}
 	}
-	m, err := s.cfg.Models(name, model)
+	m, err := s.cfg.Models(ctx, name, model)
 	if err != nil {
 		value := name
 		if value == "" {
@@ -102,9 +103,9 @@ func (s *state) chooseModel(context.Context) *round.Outcome {
 }
 
 // readSchema reads the form that context.json gives the result.
-func (s *state) readSchema(context.Context) (out *round.Outcome) {
+func (s *state) readSchema(context.Context) *round.Outcome {
 	var err error
-	if s.schema, err = compileSchema(s.in.Settings.OutputSchema); err != nil {
+	if s.schema, err = schema.Compile(s.in.Settings.OutputSchema); err != nil {
 		return fail("context", "context.json, key \"output_schema\": not a valid JSON Schema: %v", err)
 	}
 	return nil
@@ -159,8 +160,8 @@ func (s *state) toolNames() ([]string, *round.Outcome) {
 		if name == completionTool {
 			continue // always there
 		}
-		if s.def.Tools != nil && !slices.Contains(s.def.Tools, name) || slices.Contains(s.def.DisallowedTools, name) {
-			may := slices.DeleteFunc(slices.Clone(s.def.Tools), func(n string) bool { return slices.Contains(s.def.DisallowedTools, n) })
+		if !s.def.May(name) {
+			may := slices.DeleteFunc(slices.Clone(s.def.Tools), func(n string) bool { return !s.def.May(n) })
 			return nil, fail("context", "context.json, key \"tools\", value %q: agent %q may not use it; it may use: %s",
 				name, s.def.Name, listOr(may, "all others"))
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/loop"
 )
 
 // ledger is what a round's messages say about how it goes: it is made by adding
@@ -31,7 +32,7 @@ type ledger struct {
 	// failed are the calls of the newest answer that failed, as "name: why".
 	failed []string
 
-	loop loop
+	loop loop.Detector
 	// reads are the newest results of reads that were no notices, by the call's key.
 	reads map[string]string
 	// calls are the newest answer's, results their answers by id.
@@ -90,7 +91,7 @@ func (l *ledger) toolResult(m llm.Message) {
 		}
 	}
 	if len(l.results) == len(l.calls) && len(l.calls) > 0 {
-		l.loop.add(l.entry(l.calls, l.results))
+		l.loop.Add(l.entry(l.calls, l.results))
 		l.calls = nil
 	}
 }
@@ -100,7 +101,7 @@ func (l *ledger) user(text string) {
 	case strings.HasPrefix(text, interventionMark):
 		l.newStretch()
 		l.done = false
-		l.loop = loop{} // what it repeats from here on, it may have been told to
+		l.loop = loop.Detector{} // what it repeats from here on, it may have been told to
 	case strings.HasPrefix(text, daemonMark+refusalMark):
 		l.newStretch()
 		l.refusal(strings.TrimPrefix(text, daemonMark))
@@ -144,20 +145,20 @@ func (l *ledger) said() string {
 }
 
 // entry is a turn as the loop detection sees it.
-func (l *ledger) entry(calls []llm.ToolCall, results map[string]string) loopEntry {
-	e := loopEntry{calls: len(calls)}
-	h := newLoopHash()
+func (l *ledger) entry(calls []llm.ToolCall, results map[string]string) loop.Turn {
+	e := loop.Turn{Calls: len(calls)}
+	h := loop.NewHash()
 	for _, c := range calls {
 		result := results[c.ID]
 		if c.Name == readTool {
 			result = l.sameRead(callKey(c), result)
 		}
-		h.add(c.Name, c.Arguments, result)
+		h.Add(c.Name, c.Arguments, result)
 		if l.changes != nil && l.changes(c.Name) && !isFailed(result) {
-			e.changed = true
+			e.Changed = true
 		}
 	}
-	e.sum = h.sum()
+	e.Sum = h.Sum()
 	return e
 }
 

@@ -135,11 +135,14 @@ func (b *childBudget) reserve() budget.Reserve {
 		if err != nil {
 			return nil, err
 		}
+		var once sync.Once // as budget.Settle promises
 		return func(actual llm.Amount) {
 			settle(actual)
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.drawn = b.drawn.Add(actual)
+			once.Do(func() {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.drawn = b.drawn.Add(actual)
+			})
 		}, nil
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/history"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
+	"github.com/gasupervisor/gasupervisor/internal/schema"
 )
 
 // state is a round in progress. It belongs to the goroutine of Run, but for memory,
@@ -26,7 +27,7 @@ type state struct {
 	head     round.Prepared
 	maxTurns int
 
-	schema *outputSchema
+	schema *schema.Schema
 
 	conv   *history.Conversation
 	ledger ledger

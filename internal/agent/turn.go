@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/loop"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 )
 
@@ -43,7 +44,7 @@ func (s *state) takeTurn(ctx context.Context) *round.Outcome {
 // withinLimits returns an outcome where no further request may be made, and makes
 // room for it where it may.
 func (s *state) withinLimits(ctx context.Context) *round.Outcome {
-	if n := s.ledger.loop.over(); n > 0 {
+	if n := s.ledger.loop.Over(); n > 0 {
 		return s.partial(round.Loop, "the agent made the same calls with the same results %d times over, and went on after it was told; "+
 			"look at the last turns of the output, and reply with what it should do instead", n)
 	}
@@ -112,7 +113,7 @@ func (s *state) record(ctx context.Context, resp llm.Response, estimated llm.Amo
 	}
 	if resp.LLM != "" && resp.LLM != s.model.Name {
 		e.LLM, e.Model, e.Window = resp.LLM, "", 0
-		if other, err := s.cfg.Models(resp.LLM, ""); err == nil {
+		if other, err := s.cfg.Models(ctx, resp.LLM, ""); err == nil {
 			e.Model, e.Window = other.ID, other.ContextWindow
 			if !other.Priced && s.in.Settings.MaxCostUSD > 0 {
 				s.spending.unpriced = resp.LLM
@@ -204,10 +205,10 @@ func (s *state) notes(ctx context.Context) (msgs []llm.Message, applied []uint64
 
 // hints is what the daemon has to say after this turn. next is the turn for the loop
 // detection, nil for one without calls; first comes before anything else.
-func (s *state) hints(next *loopEntry, first ...string) []string {
+func (s *state) hints(next *loop.Turn, first ...string) []string {
 	hints := slices.DeleteFunc(first, func(h string) bool { return h == "" })
 	if next != nil {
-		if n := s.ledger.loop.tell(*next); n > 0 {
+		if n := s.ledger.loop.Tell(*next); n > 0 {
 			hints = append(hints, loopTold(n))
 		}
 	}

@@ -54,7 +54,7 @@ func newScripted(t testing.TB, script llmtest.Script, opts ...llmtest.Option) *w
 		fn("broken", func(context.Context, tool.Call) tool.Result { return tool.Failure("no such file") }),
 	}
 	w.cfg = Config{
-		Models: func(name, model string) (llm.Model, error) {
+		Models: func(_ context.Context, name, model string) (llm.Model, error) {
 			if name != "" && name != "default" {
 				return llm.Model{}, fmt.Errorf("no such LLM; there are: default")
 			}

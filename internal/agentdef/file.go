@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/frontmatter"
+	"github.com/gasupervisor/gasupervisor/internal/spelling"
 )
 
 // Options say what the names in agent files can mean.
@@ -191,7 +192,7 @@ func (p *fileParser) field(f frontmatter.Field) error {
 	case ok && text != "":
 		p.warn(f.Line, "%s: %s", f.Key, text)
 	case !ok:
-		meant := similar(f.Key, fieldNames())
+		meant := spelling.Nearest(f.Key, fieldNames())
 		if meant == "" && strings.Contains(key, "tool") {
 			meant = "tools or disallowed_tools"
 		}
@@ -325,7 +326,7 @@ func (p *fileParser) tools(f frontmatter.Field) error {
 // warnTools tells of names that granted nothing.
 func (p *fileParser) warnTools(f frontmatter.Field, typos, none []string) {
 	for _, t := range typos {
-		meant := similar(t, p.Options.Tools)
+		meant := spelling.Nearest(t, p.Options.Tools)
 		if meant != "" {
 			meant = "; did you mean " + meant + "?"
 		}
@@ -351,7 +352,7 @@ func (p *fileParser) disallowed(f frontmatter.Field) error {
 		name, ok := canonicalTool(t.name, p.Options.Tools)
 		if !ok {
 			hint := "want names of tools"
-			if meant := similar(t.name, p.Options.Tools); meant != "" {
+			if meant := spelling.Nearest(t.name, p.Options.Tools); meant != "" {
 				hint = "did you mean " + meant + "?"
 			}
 			return f.Wrong(hint, "there is no tool %q", t.name)

@@ -103,48 +103,12 @@ func splitTools(items []string) []toolName {
 	return list
 }
 
-// similar returns the name among names that was probably meant, or "".
-func similar(name string, names []string) string {
-	best, least := "", 3
-	for _, n := range names {
-		if d := distance(frontmatter.Normal(name), frontmatter.Normal(n), least); d < least && d < len(name)/2+1 {
-			best, least = n, d
-		}
-	}
-	return best
-}
-
-// distance is how many characters have to be added, removed or replaced to make b
-// of a; most where there are more.
-func distance(a, b string, most int) int {
-	if len(a) > 64 || len(b) > 64 || len(a)-len(b) >= most || len(b)-len(a) >= most {
-		return most
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return min(row[len(b)], most)
-}
-
 // Effective returns the tools that an agent may call where a task may have all:
 // its own without those taken away, in the order of all.
 func (d Definition) Effective(all []string) []string {
 	names := []string{}
 	for _, n := range all {
-		if (d.Tools == nil || slices.Contains(d.Tools, n)) && !slices.Contains(d.DisallowedTools, n) || n == completionTool {
+		if d.May(n) || n == completionTool {
 			names = append(names, n)
 		}
 	}

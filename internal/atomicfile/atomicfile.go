@@ -6,7 +6,8 @@
 // synced, closed and renamed onto the name, and the directory is synced last: a
 // rename that is not is lost with the power. What stood at the name, a link
 // included, is replaced and never written through. A crash leaves at most such a
-// temporary file behind, which SweepAt removes later.
+// temporary file behind, which its owner removes with Sweep or SweepAt at its next
+// start.
 //
 // The algorithm is written once, over the four operations of a folder. On Unix
 // they work relative to an open directory, so that a directory that is swapped
@@ -24,6 +25,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 )
 
 // Temporary files are named tempPrefix, 16 hex digits, tempSuffix: short enough
@@ -45,19 +48,11 @@ const staleAfter = 10 * time.Minute
 // rename wins. After an error the old content stands, unless only the sync of
 // the directory failed: then the new one does, and may be lost with the power.
 func Write(path string, data []byte, perm fs.FileMode) error {
-	dir, name := filepath.Split(path)
-	if dir == "" {
-		dir = "."
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer d.Close()
-	return WriteAt(d, name, data, perm, true)
+	return WriteFrom(path, perm, whole(data))
 }
 
-// WriteFrom is Write for content that is produced as it is written, by fill.
+// WriteFrom is Write for content that is produced as it is written, by fill. An
+// error of fill leaves the old content.
 func WriteFrom(path string, perm fs.FileMode, fill func(io.Writer) error) error {
 	dir, name := filepath.Split(path)
 	if dir == "" {
@@ -96,6 +91,19 @@ func SweepAt(dir *os.File) error {
 		return fmt.Errorf("sweep %s: %w", dir.Name(), err)
 	}
 	return nil
+}
+
+// Sweep is SweepAt for the directory at path, which may be missing.
+func Sweep(path string) error {
+	d, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	defer d.Close()
+	return SweepAt(d)
 }
 
 // SyncDir makes what was created, renamed or removed in the directory at path
@@ -157,10 +165,12 @@ func replace(d folder, name string, content func(io.Writer) error, perm fs.FileM
 	if err := fill(f, content, sync); err != nil {
 		return err
 	}
+	fault.Point("atomicfile.written")
 	if err := d.rename(temp, name); err != nil {
 		return err
 	}
 	temp = ""
+	fault.Point("atomicfile.renamed")
 	if sync {
 		return d.sync()
 	}
@@ -183,7 +193,10 @@ func createTemp(d folder, perm fs.FileMode) (file, string, error) {
 }
 
 func fill(f file, content func(io.Writer) error, sync bool) error {
-	err := content(f)
+	err := fault.Error("atomicfile.write")
+	if err == nil {
+		err = content(f)
+	}
 	if err == nil && sync {
 		err = f.Sync()
 	}
@@ -201,7 +214,7 @@ func sweep(d folder, before time.Time) error {
 	}
 	var first error
 	for _, e := range entries {
-		if !isTemp(e.Name()) || !e.Type().IsRegular() {
+		if !IsTemp(e.Name()) || !e.Type().IsRegular() {
 			continue
 		}
 		info, err := e.Info()
@@ -216,7 +229,9 @@ func sweep(d folder, before time.Time) error {
 	return first
 }
 
-func isTemp(name string) bool {
+// IsTemp reports whether a file of that name is one that is being written, or whose
+// writer has died.
+func IsTemp(name string) bool {
 	hex, ok := strings.CutPrefix(name, tempPrefix)
 	if !ok {
 		return false

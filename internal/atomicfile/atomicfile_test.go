@@ -353,7 +353,7 @@ func TestTempNamesAreHiddenAndKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	if !strings.HasPrefix(name, ".") || !isTemp(name) {
+	if !strings.HasPrefix(name, ".") || !IsTemp(name) {
 		t.Errorf("temporary name %q is not hidden or not known to the sweep", name)
 	}
 }

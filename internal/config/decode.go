@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/gasupervisor/gasupervisor/internal/spelling"
 )
 
 // decoder fills a Config from a parsed document and collects what is wrong.
@@ -215,15 +217,8 @@ func (d *decoder) llms(v reflect.Value, data any, path string) {
 // unknownHint says what may have been meant by a key that does not exist.
 func (d *decoder) unknownHint(t reflect.Type, path, name string) string {
 	// The usual mistakes: a slip of the pen, and a key after the wrong [table].
-	var best string
-	bestDistance := 3
-	for _, k := range keysOf(t) {
-		if n := distance(name, k); n < bestDistance && n < len(k)/2 {
-			best, bestDistance = k, n
-		}
-	}
-	if best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
+	if meant := spelling.Nearest(name, keysOf(t)); meant != "" {
+		return fmt.Sprintf("did you mean %q?", meant)
 	}
 	root := reflect.TypeFor[Config]()
 	if _, ok := fieldByKey(root, name); ok && path != "" {
@@ -378,32 +373,4 @@ func sortedKeys[V any](m map[string]V) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// distance is the number of letters to change, add, drop or swap to make b of a.
-func distance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range len(b) + 1 {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/gasupervisor/gasupervisor/internal/spelling"
 )
 
 // maxSize bounds a configuration file.
@@ -263,14 +265,8 @@ func (l *Loaded) warnUnknownVars(env lookup, known map[string]bool) {
 			continue
 		}
 		w := fmt.Sprintf("environment: %s overrides nothing", name)
-		best, bestDistance := "", 4
-		for _, k := range sortedKeys(known) {
-			if n := distance(name, k); n < bestDistance {
-				best, bestDistance = k, n
-			}
-		}
-		if best != "" {
-			w += "; did you mean " + best + "?"
+		if meant := spelling.Nearest(name, sortedKeys(known)); meant != "" {
+			w += "; did you mean " + meant + "?"
 		}
 		l.Warnings = append(l.Warnings, w)
 	}

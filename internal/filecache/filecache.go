@@ -56,7 +56,7 @@ func (c *Cache[T]) getFor(asked time.Time) T {
 	}
 	c.looked = time.Now()
 	st := look(c.paths())
-	if st.text != c.seen.text || c.loaded.Sub(st.newest) <= sameTick {
+	if st.text != c.seen.text || c.loaded.Sub(st.newest).Abs() <= sameTick {
 		before := c.value
 		c.seen, c.loaded, c.value = st, c.looked, c.load()
 		if c.changed != nil {
@@ -70,7 +70,8 @@ func (c *Cache[T]) getFor(asked time.Time) T {
 type stamp struct {
 	text string
 	// newest is the latest time of a change. A file that changed just before it was
-	// read can change again and show the same time.
+	// read can change again and show the same time; one whose time lies far ahead, as
+	// from another machine's clock, cannot.
 	newest time.Time
 }
 

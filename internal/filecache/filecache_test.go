@@ -54,7 +54,11 @@ func TestCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("none", 6)
-	if got, want := fmt.Sprint(told), "[none>one one>two two>six six>six six>none]"; got != want {
+	// A time that lies ahead is no more than another time.
+	write("far", -time.Hour)
+	want("far", 7)
+	want("far", 7)
+	if got, want := fmt.Sprint(told), "[none>one one>two two>six six>six six>none none>far]"; got != want {
 		t.Errorf("told %s, want %s", got, want)
 	}
 }

@@ -20,14 +20,6 @@ func Repair(msgs []llm.Message) []llm.Message {
 	return c.Messages()
 }
 
-// SplitSystem takes the system message off a valid conversation; "" where it has none.
-func SplitSystem(msgs []llm.Message) (system string, rest []llm.Message) {
-	if len(msgs) > 0 && msgs[0].Role == llm.System {
-		return msgs[0].Content, msgs[1:]
-	}
-	return "", msgs
-}
-
 // joinSystem makes one message of the system messages that msgs begin with.
 func joinSystem(msgs []llm.Message) []llm.Message {
 	n := 0

@@ -16,13 +16,13 @@ const command = "cmd/gasupervisor"
 func layers() []row {
 	return []row{
 		{pkg: "internal/supervisor", may: []string{"session", "watcher", "internal/agentdef", "internal/round"},
-			tests: []string{"internal/taskdir", "internal/round", "internal/llm"},
+			tests: []string{"internal/taskdir", "internal/round", "internal/llm", "internal/journal"},
 			why:   "it moves sessions about, and knows neither files nor models"},
-		{pkg: "session", may: []string{"internal/round", "internal/taskdir", "internal/journal", "internal/history", "internal/llm", "plan"},
+		{pkg: "session", may: []string{"internal/round", "internal/taskdir", "internal/journal", "internal/history", "internal/llm", "internal/fault", "plan"},
 			why: "a round is run by whoever is given as session.Runner, here or one day on another machine"},
 		{pkg: "internal/retention", may: []string{"internal/taskdir", "internal/journal", "internal/atomicfile"},
 			why: "it packs directories that no session uses any more"},
-		{pkg: "internal/agent", may: []string{"internal/round", "internal/llm", "internal/tool", "internal/agentdef", "internal/history", "internal/budget", "internal/redact", "plan"},
+		{pkg: "internal/agent", may: []string{"internal/round", "internal/llm", "internal/tool", "internal/agentdef", "internal/history", "internal/budget", "internal/redact", "internal/loop", "internal/schema", "plan"},
 			tests: []string{"internal/llm/llmtest", "internal/llm/openai", "internal/llm/pool", "internal/llm/texttools"},
 			why:   "the turn loop gets its input as values and its tools as a set, and touches no task directory"},
 		{pkg: "internal/tool/skill", may: []string{"internal/tool", "internal/llm", "internal/frontmatter", "internal/filecache"},
@@ -42,23 +42,27 @@ func layers() []row {
 		{pkg: "internal/usage", may: []string{"internal/budget", "internal/llm", "internal/atomicfile"}, why: "it keeps account of what others spend, and stops nobody"},
 		{pkg: "internal/budget", may: []string{"internal/llm"}, why: "a limit on amounts, whoever spends them"},
 		{pkg: "internal/tool", may: []string{"internal/llm"}, why: "what a tool is, for those who have tools and those who call them"},
-		{pkg: "internal/taskdir", may: []string{"internal/round", "internal/atomicfile"}, why: "it knows the protocol's files and not what they lead to"},
-		{pkg: "internal/journal", may: []string{"internal/atomicfile"}, why: "a log of records, whatever they say"},
-		{pkg: "internal/round", may: []string{"internal/llm"}, why: "vocabulary, for all who run, record or show a round"},
+		{pkg: "internal/taskdir", may: []string{"internal/round", "internal/atomicfile", "internal/fault"}, why: "it knows the protocol's files and not what they lead to"},
+		{pkg: "internal/journal", may: []string{"internal/atomicfile", "internal/fault"}, why: "a log of records, whatever they say"},
+		{pkg: "internal/round", may: []string{"internal/llm", "internal/spelling"}, why: "vocabulary, for all who run, record or show a round"},
 		{pkg: "internal/sandbox/confine", may: []string{"internal/sandbox", "internal/sandbox/command"},
 			why: "it carries out what a policy says, and decides nothing"},
 		{pkg: "internal/sandbox/netproxy", why: leaf},
 		{pkg: "internal/sandbox/command", may: []string{"internal/sandbox/command/goshell"}, why: "it runs what it is told to, as a process group that it can end"},
 		{pkg: "internal/sandbox/command/goshell", why: leaf},
-		{pkg: "internal/config", tests: []string{""}, why: "everyone else is given values; only the command reads the configuration. " + leaf},
+		{pkg: "internal/config", may: []string{"internal/spelling"}, tests: []string{""}, why: "everyone else is given values; only the command reads the configuration"},
 		{pkg: "internal/llm", why: leaf},
 		{pkg: "internal/sandbox", why: leaf},
-		{pkg: "internal/agentdef", may: []string{"internal/frontmatter", "internal/filecache"}, why: "what an agent is, for those who run agents and those who list them"},
+		{pkg: "internal/agentdef", may: []string{"internal/frontmatter", "internal/filecache", "internal/spelling"}, why: "what an agent is, for those who run agents and those who list them"},
 		{pkg: "internal/frontmatter", why: leaf},
 		{pkg: "internal/filecache", why: leaf},
 		{pkg: "internal/outline", why: leaf},
 		{pkg: "internal/redact", why: leaf},
-		{pkg: "internal/atomicfile", why: leaf},
+		{pkg: "internal/loop", why: leaf},
+		{pkg: "internal/spelling", why: leaf},
+		{pkg: "internal/schema", why: leaf},
+		{pkg: "internal/atomicfile", may: []string{"internal/fault"}, why: "files are replaced the same way everywhere"},
+		{pkg: "internal/fault", why: leaf},
 		{pkg: "internal/lock", why: leaf},
 		{pkg: "internal/service", why: leaf},
 		{pkg: "internal/houserules", why: leaf},
@@ -66,6 +70,8 @@ func layers() []row {
 			why: "it attacks the program as an agent could, and knows no more of its inside"},
 		{pkg: "internal/bench", may: []string{"internal/llm/llmtest", "internal/taskdir", "internal/journal"},
 			why: "it measures the program by its front door, as its users do"},
+		{pkg: "internal/torture", may: []string{"internal/llm/llmtest", "internal/llm", "internal/taskdir", "internal/journal", "internal/history", "session"},
+			why: "it takes the program down by its front door, and reads in the journals what is left"},
 		{pkg: "internal/e2e", tests: []string{"internal/taskdir", "internal/lock", "internal/history", "internal/llm", "internal/llm/llmtest"},
 			why: "it knows the program by its front door, and what stands in the files that it reads there"},
 		{pkg: "plan", why: leaf},
@@ -99,7 +105,7 @@ func outside() []use {
 		{"github.com/kardianos/service", []string{"internal/service"}, "the daemon is a func(context.Context) error, and a service only there"},
 		{"github.com/BurntSushi/toml", []string{"internal/config"}, "only config reads config.toml"},
 		{"github.com/goccy/go-yaml", []string{"internal/frontmatter"}, "only the heads of agent files and skills are YAML"},
-		{"github.com/santhosh-tekuri/jsonschema/v6", []string{"internal/agent"}, "only the agent loop judges results"},
+		{"github.com/santhosh-tekuri/jsonschema/v6", []string{"internal/schema"}, "only the form of a result is described in it"},
 		{"mvdan.cc/sh/v3", []string{"internal/sandbox/command/goshell"}, "one package stands in for a shell where there is none"},
 		{"github.com/spf13/cobra", []string{command}, "only the command has a command line"},
 		{"golang.org/x/term", []string{command}, "only the command has a terminal"},
@@ -125,15 +131,16 @@ func calls() []use {
 		"session",             // the journal of an ended session gets another name, nothing is replaced
 		"internal/retention",  // a task to be packed is put out of sight first
 		command + "/rm.go",    // a task to be removed is put out of sight first
+		"internal/torture",    // it writes as all kinds of supervisors do
 	}
 	why := "a file that others read is replaced by internal/atomicfile alone, which syncs file and directory in the right order"
 	exit := "deferred work and locks would be skipped: return an error, main turns it into an exit code"
 	return []use{
-		{"os.Exit", []string{command + "/main.go", "internal/bench/main.go"}, exit},
+		{"os.Exit", []string{command + "/main.go", "internal/bench/main.go", "internal/torture/main.go"}, exit},
 		{"log.Fatal", nil, exit}, {"log.Fatalf", nil, exit}, {"log.Fatalln", nil, exit},
 		{"os.Rename", renames, why}, {".Rename", renames, why}, {".Renameat", renames, why}, {".Renameat2", renames, why},
 		{".RenameatxNp", renames, why}, {".MoveFileEx", renames, why},
-		{"os.WriteFile", []string{command + "/demo.go", "internal/bench"}, "a reader could see half a file: use internal/atomicfile (demo and bench write as a shell does)"},
+		{"os.WriteFile", []string{command + "/demo.go", "internal/bench", "internal/torture"}, "a reader could see half a file: use internal/atomicfile (demo, bench and torture write as a shell does)"},
 	}
 }
 

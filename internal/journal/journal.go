@@ -42,6 +42,7 @@ import (
 	"strconv"
 
 	"github.com/gasupervisor/gasupervisor/internal/atomicfile"
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 )
 
 // Conversations are nobody else's business.
@@ -128,6 +129,7 @@ func (j *Journal) create() error {
 	if err := f.Close(); err != nil {
 		return err
 	}
+	fault.Point("journal.created")
 	if j.f, err = j.open(j.path); err != nil {
 		_ = os.Remove(j.path) // or the next try would find it in its way
 	}
@@ -155,6 +157,7 @@ func (j *Journal) openExisting() (Report, error) {
 		if report.Aside, err = setAside(j.path, report.Size); err != nil {
 			return report, fmt.Errorf("keep torn tail aside: %w", err)
 		}
+		fault.Point("journal.torn_kept")
 	}
 	j.size = report.Size
 	if report.Torn > 0 {
@@ -223,6 +226,9 @@ func (j *Journal) write() error {
 			return fmt.Errorf("recover: %w", err)
 		}
 	}
+	if err := fault.Error("journal.write"); err != nil {
+		return err
+	}
 	n, err := j.f.WriteAt(j.buf, j.size)
 	if err == nil && n < len(j.buf) {
 		err = io.ErrShortWrite
@@ -230,9 +236,14 @@ func (j *Journal) write() error {
 	if err != nil {
 		return err
 	}
+	fault.Point("journal.written")
+	if err := fault.Error("journal.sync"); err != nil {
+		return err
+	}
 	if err := j.f.Sync(); err != nil {
 		return err
 	}
+	fault.Point("journal.synced")
 	for _, d := range j.unsynced {
 		if err := atomicfile.SyncDir(d); err != nil {
 			return err
@@ -275,6 +286,7 @@ func cut(f File, size int64) error {
 	if err := f.Truncate(size); err != nil {
 		return err
 	}
+	fault.Point("journal.cut")
 	return f.Sync()
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/gasupervisor/gasupervisor/internal/spelling"
 )
 
 const (
@@ -168,7 +170,7 @@ func (p *settingsParser) field(key string, v json.RawMessage) error {
 	}
 	if !ok {
 		why := "no known key"
-		if near := nearest(key); near != "" {
+		if near := spelling.Nearest(key, slices.Sorted(maps.Keys(settingKeys))); near != "" {
 			why += fmt.Sprintf(" (did you mean %q?)", near)
 		}
 		p.asText(key, v, "%s", why)
@@ -399,44 +401,6 @@ func wholeNumber(v json.RawMessage) (int64, bool) {
 		return 0, false
 	}
 	return int64(n), true
-}
-
-// nearest is the known key that key was probably meant to be; "" where none is near.
-func nearest(key string) string {
-	plain := func(s string) string {
-		return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
-	}
-	if len(key) > 40 {
-		return ""
-	}
-	best, bestAt := "", 3
-	for _, known := range slices.Sorted(maps.Keys(settingKeys)) {
-		d := distance(plain(key), plain(known))
-		if d < bestAt && 2*d < len(known) {
-			best, bestAt = known, d
-		}
-	}
-	return best
-}
-
-// distance is the number of characters to add, drop or replace between a and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := diagonal
-			if a[i] != b[j] {
-				d = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], d
-		}
-	}
-	return row[len(b)]
 }
 
 // shown is a value as it stands in messages.

@@ -44,18 +44,19 @@ func (s *Supervisor) awaitChild(ctx context.Context, child string) {
 	}
 }
 
-// stopChild stops a child's first round, also of one that is not live yet.
+// stopChild stops a child's first round, also of one that is not live yet, or whose
+// session ends with an error before it hears of it.
 func (s *Supervisor) stopChild(ctx context.Context, child string) {
 	t := s.tasks[child]
-	if t != nil && t.session != nil {
-		t.session.Stop()
-		return
-	}
 	if t == nil {
 		t = &task{}
 		s.tasks[child] = t
 	}
 	t.stop = true
+	if t.session != nil {
+		t.session.Stop()
+		return
+	}
 	s.look(ctx, child)
 }
 

@@ -80,7 +80,7 @@ type task struct {
 	trouble string
 	retry   time.Duration
 	// awaited are closed when the task's first round is over: it is a child. stop says
-	// that its next session is to stop that round.
+	// that a session is to stop that round, until one has ended well.
 	awaited []chan struct{}
 	stop    bool
 	// due is the task's entry in Supervisor.deadlines, zero where it has none. It
@@ -282,7 +282,7 @@ func (s *Supervisor) start(ctx context.Context, name string, t *task) {
 	if t.stop {
 		ses.Stop()
 	}
-	t.session, t.settling, t.lined, t.stop = ses, true, false, false
+	t.session, t.settling, t.lined = ses, true, false
 	s.settling++
 	s.live.Add(1)
 	go s.run(ctx, name, ses)
@@ -396,6 +396,7 @@ func (s *Supervisor) finish(ctx context.Context, m finished) {
 		return
 	}
 	t.release()
+	t.stop = false
 	switch {
 	case wanted:
 		t.trouble, t.retry = "", 0

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 )
 
 // Archive moves what an earlier session has written - outputs, status, events,
@@ -93,6 +95,7 @@ func (d *Dir) moveAll(names []string, dst handle) error {
 		if err := d.h.move(name, dst, !output); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return pathError("archive", d.join(name), err)
 		}
+		fault.Point("archive.moved")
 	}
 	return errors.Join(dst.sync(), d.h.sync())
 }
@@ -109,6 +112,7 @@ func (d *Dir) dirInside(h handle, name, parent string) (handle, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			err = h.mkdir(name, 0o755)
+			fault.Point("archive.made")
 			if errors.Is(err, fs.ErrExist) {
 				err = nil
 			}
@@ -184,6 +188,7 @@ func (d *Dir) MarkArchived(n int) error {
 		if err := errors.Join(o.End(), o.Close()); err != nil {
 			return err
 		}
+		fault.Point("archive.marked")
 	}
 	return nil
 }

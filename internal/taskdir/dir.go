@@ -118,8 +118,7 @@ func (d *Dir) NewSince(known FileID, s Sight) bool {
 	return d.id.Ino != known.Ino && !s.HasStatus
 }
 
-// Sweep removes the temporary files that died writers have left. It is for the
-// start of the daemon.
+// Sweep removes the temporary files that died writers have left; younger ones stay.
 func (d *Dir) Sweep() error { return atomicfile.SweepAt(d.h.f) }
 
 func (d *Dir) join(name string) string { return filepath.Join(d.path, name) }

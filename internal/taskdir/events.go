@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 )
 
 // eventsVersion changes when the meaning of a field does; new fields and events
@@ -70,6 +72,7 @@ func (e *Events) Append(at time.Time, event string, data any) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", e.path, err)
 	}
+	fault.Point("events.written")
 	return nil
 }
 

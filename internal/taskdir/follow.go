@@ -49,13 +49,6 @@ func Follow(ctx context.Context, tempDir, name string, round int, w io.Writer, o
 	}
 }
 
-// Wait blocks until a round of a task is over. It takes fs.ErrNotExist for a task
-// that is not there, waits for an output that is not, and returns the context's
-// cause when that ends.
-func Wait(ctx context.Context, tempDir, name string, round int) error {
-	return Follow(ctx, tempDir, name, round, io.Discard)
-}
-
 type follower struct {
 	ctx           context.Context
 	tempDir, name string

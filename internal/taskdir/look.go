@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+
+	"github.com/gasupervisor/gasupervisor/internal/atomicfile"
 )
 
 // Sight is what one look at a task found. Names that are not there are nil.
@@ -16,6 +18,7 @@ type Sight struct {
 	Outputs                         int   // rounds with an output, counted to the highest; 0 none
 	LastOutput                      *Stat // of the highest round
 	HasStatus                       bool
+	Temps                           bool      // files that are being written, or whose writer has died: see Sweep
 	Refused                         []Refusal // what has a name that counts and is not opened
 }
 
@@ -98,6 +101,7 @@ func (d *Dir) Look() (Sight, error) {
 			}
 		case '.':
 			if len(name) <= len(takenPrefix) || string(name[:len(takenPrefix)]) != takenPrefix {
+				s.Temps = s.Temps || atomicfile.IsTemp(string(name))
 				return
 			}
 			if seq, of, ok := parseTaken(string(name)); ok {

@@ -1,9 +1,12 @@
 package taskdir
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 )
 
 // Output is the file of one round, open for appending. What is given to it is
@@ -35,6 +38,7 @@ func (d *Dir) CreateOutput(round int) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
+	fault.Point("output.created")
 	return &Output{f: f, path: d.join(name)}, nil
 }
 
@@ -50,6 +54,12 @@ func (d *Dir) ReopenOutput(round int, size int64) (*Output, error) {
 		return nil, err
 	}
 	tail, err := readTail(f, in.Size)
+	if err == nil && len(tail) > 0 && tail[len(tail)-1] == 0 {
+		// An output never holds zeros: these stand for text that a power failure took.
+		if in.Size, err = cutZeros(f, in.Size); err == nil {
+			tail, err = readTail(f, in.Size)
+		}
+	}
 	if err == nil && EndsInMarker(tail) {
 		err = ErrFinished
 	}
@@ -115,7 +125,11 @@ func (o *Output) Flush() error {
 	if len(o.buf) == 0 {
 		return nil
 	}
-	n, err := o.f.Write(o.buf)
+	err := fault.Error("output.write")
+	var n int
+	if err == nil {
+		n, err = o.f.Write(o.buf)
+	}
 	n = min(max(n, 0), len(o.buf))
 	o.size += int64(n)
 	if err == nil && n < len(o.buf) {
@@ -125,6 +139,7 @@ func (o *Output) Flush() error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", o.path, err)
 	}
+	fault.Point("output.written")
 	return nil
 }
 
@@ -150,6 +165,7 @@ func (o *Output) flushSync() error {
 	if err := o.f.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", o.path, err)
 	}
+	fault.Point("output.synced")
 	return nil
 }
 
@@ -176,4 +192,20 @@ func readTail(f io.ReaderAt, size int64) ([]byte, error) {
 		err = nil
 	}
 	return buf[:n], err
+}
+
+// cutZeros cuts the zeros off that a file ends in, and returns its new size.
+func cutZeros(f *os.File, size int64) (int64, error) {
+	for size > 0 {
+		buf := make([]byte, min(size, 4<<10))
+		if _, err := f.ReadAt(buf, size-int64(len(buf))); err != nil {
+			return 0, err
+		}
+		text := bytes.TrimRight(buf, "\x00")
+		size -= int64(len(buf) - len(text))
+		if len(text) > 0 {
+			break
+		}
+	}
+	return size, f.Truncate(size)
 }

@@ -273,3 +273,32 @@ func BenchmarkStreamedOutput(b *testing.B) {
 	}
 	f.Close()
 }
+
+func TestOutputThatEndsInZeros(t *testing.T) {
+	// What a power failure leaves of text that had not reached the disk.
+	for _, c := range []struct{ name, left, goesOn string }{
+		{"after text", "Turn 1\nhel" + strings.Repeat("\x00", 9000), "Turn 1\nhel\n[goes on]\n"},
+		{"nothing else", strings.Repeat("\x00", 100), "[goes on]\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := openTask(t)
+			write(t, d, "output.txt", c.left)
+			o, err := d.ReopenOutput(0, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Line("[goes on]")
+			if err := errors.Join(o.Flush(), o.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if got := read(t, d, "output.txt"); got != c.goesOn {
+				t.Errorf("got %q, want %q", got, c.goesOn)
+			}
+		})
+	}
+	d := openTask(t)
+	write(t, d, "output.txt", "done\n\n[ROUND END]\n\x00\x00")
+	if _, err := d.ReopenOutput(0, 0); !errors.Is(err, ErrFinished) {
+		t.Errorf("a finished one with zeros behind it: %v", err)
+	}
+}

@@ -138,17 +138,27 @@ func ReadOutput(tempDir, name string, round int) (text string, finished bool, er
 // context.json. fs.ErrNotExist says that there is none, or no such task,
 // *RefusedError that a link, a pipe or a directory has its name.
 func ReadMessage(tempDir, name, file string) (text string, err error) {
+	data, err := ReadFile(tempDir, name, file)
+	if err != nil {
+		return "", err
+	}
+	text, _ = Decode(data)
+	return text, nil
+}
+
+// ReadFile is ReadMessage for a file's bytes, also one of the daemon's. Who reads
+// files of a task reads them by this: what has their name may be planted.
+func ReadFile(tempDir, name, file string) (data []byte, err error) {
 	err = inTask(tempDir, name, func(d *Dir) error {
 		f, in, err := d.open(file, os.O_RDONLY)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		data, err := readBounded(f, in.Stat, limitOf(file))
-		text, _ = Decode(data)
+		data, err = readBounded(f, in.Stat, limitOf(file))
 		return err
 	})
-	return text, err
+	return data, err
 }
 
 // CreateLog makes a file of a task anew for what a program prints, such as

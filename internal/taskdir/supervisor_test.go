@@ -294,19 +294,19 @@ func TestFollowAllRounds(t *testing.T) {
 func TestFollowEnds(t *testing.T) {
 	d := openTask(t)
 	temp := d.root.Path()
-	if err := Wait(t.Context(), temp, "nothing", 0); !errors.Is(err, fs.ErrNotExist) {
+	if err := Follow(t.Context(), temp, "nothing", 0, io.Discard); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	cause := errors.New("detached")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	res := make(chan error, 1)
-	go func() { res <- Wait(ctx, temp, "task", 3) }()
+	go func() { res <- Follow(ctx, temp, "task", 3, io.Discard) }()
 	cancel(cause)
 	if err := <-res; !errors.Is(err, cause) {
 		t.Error(err)
 	}
 	write(t, d, "output.txt", "zero"+ending)
-	if err := Wait(t.Context(), temp, "task", 0); err != nil {
+	if err := Follow(t.Context(), temp, "task", 0, io.Discard); err != nil {
 		t.Error(err)
 	}
 	write(t, d, "output1.txt", "one\n")

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/fault"
 )
 
 // Pending is a file on its way to being whole, or to being dropped. It is used
@@ -36,6 +38,9 @@ func (p *Pending) Name() string { return p.name }
 
 // Seq returns the number that the file was taken under; 0 for one in place.
 func (p *Pending) Seq() uint64 { return p.seq }
+
+// Addition says whether the message is what was added to an earlier one.
+func (p *Pending) Addition() bool { return p.from > 0 }
 
 // Taken describes the file as a look would.
 func (p *Pending) Taken() TakenFile {
@@ -110,6 +115,7 @@ func (d *Dir) Take(name string, seq uint64) (*Pending, error) {
 		}
 		return nil, pathError("take", d.join(name), err)
 	}
+	fault.Point("message.claimed")
 	return &Pending{name: name, file: file, seq: seq, seen: in.Stat}, nil
 }
 
@@ -194,6 +200,7 @@ func (d *Dir) readWhole(p *Pending, now time.Time) ([]byte, info, error) {
 	}
 	after.Size = int64(len(data))
 	p.seen, p.tries = after.Stat, 0
+	fault.Point("message.read")
 	return data, after, nil
 }
 
@@ -249,6 +256,24 @@ func (d *Dir) Grown(p *Pending, fp Fingerprint) (rest *Pending, err error) {
 	return rest, err
 }
 
+// After returns a Pending for what comes after the first n bytes of a message, which
+// takes the place of p. It is for a caller that knows these bytes.
+func (d *Dir) After(p *Pending, n int64) (*Pending, error) {
+	f, in, err := d.open(p.file, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := readBounded(f, in.Stat, limitOf(p.name))
+	if err != nil {
+		return nil, pathError("read", d.join(p.file), err)
+	}
+	if int64(len(data)) < n {
+		return nil, ErrNotWhole{Path: d.join(p.file), RetryAfter: p.backoff()}
+	}
+	return &Pending{name: p.name, file: p.file, seq: p.seq, from: n, prefix: hash(data[:n])}, nil
+}
+
 // Drop deletes a message that was read with this fingerprint, is in the journal
 // and acted on. It is called a second after Take or the daemon's start, or
 // later, when whoever had looked up the old name has long opened the file. If
@@ -268,6 +293,7 @@ func (d *Dir) Drop(p *Pending, fp Fingerprint) (rest *Pending, err error) {
 		}
 		return nil, pathError("drop", d.join(p.file), err)
 	}
+	fault.Point("message.deleted")
 	return nil, nil
 }
 
@@ -293,6 +319,11 @@ func (d *Dir) compare(p *Pending, fp Fingerprint) (rest *Pending, gone bool, err
 	}
 	if in.Size == 0 && known {
 		return nil, false, nil // emptied, and nobody is about to fill it
+	}
+	if in.Size <= fp.Size && in.Mtime.UnixNano() <= fp.Mtime {
+		// An earlier state: what a power failure leaves of a file whose last bytes had
+		// not reached the disk.
+		return nil, false, nil
 	}
 	rest = &Pending{name: p.name, file: p.file, seq: p.seq}
 	if in.Size >= fp.Size && in.Size <= limitOf(p.name) {
@@ -370,6 +401,7 @@ func (d *Dir) SetAside(p *Pending) (string, error) {
 	if err := d.h.rename(p.file, name); err != nil {
 		return "", pathError("set aside", d.join(p.file), err)
 	}
+	fault.Point("message.set_aside")
 	return name, nil
 }
 

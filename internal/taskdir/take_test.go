@@ -455,3 +455,26 @@ func BenchmarkTakeReadDrop(b *testing.B) {
 		}
 	}
 }
+
+func TestEarlierStateIsNoAddition(t *testing.T) {
+	for _, left := range []string{"one\n", "one\n\x00\x00\x00\x00", ""} {
+		d := openTask(t)
+		write(t, d, ReplyFile, "one\ntwo\n")
+		p := take(t, d, ReplyFile, 1)
+		c := readWhole(t, d, p)
+		// A power failure takes the last bytes back, and leaves the time as it was or
+		// as it had been before.
+		for _, mtime := range []time.Time{c.Stat.Mtime, c.Stat.Mtime.Add(-time.Second)} {
+			write(t, d, p.file, left)
+			if err := os.Chtimes(d.join(p.file), mtime, mtime); err != nil {
+				t.Fatal(err)
+			}
+			if rest, err := d.Grown(p, c.Fingerprint()); rest != nil || err != nil {
+				t.Errorf("%q with its time less %v: an addition, %v", left, c.Stat.Mtime.Sub(mtime), err)
+			}
+		}
+		if rest, err := d.Drop(p, c.Fingerprint()); rest != nil || err != nil || exists(t, d, p.file) {
+			t.Errorf("%q is not deleted: %v, %v", left, rest, err)
+		}
+	}
+}

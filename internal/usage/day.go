@@ -92,11 +92,12 @@ func files(dir string) ([]string, error) {
 	return dates, nil
 }
 
-// maxLine is more than any line has.
-const maxLine = 1 << 20
+// maxLine is more than any line of ours has, in bytes.
+const maxLine = 64 << 10
 
 // readFile calls fn with each line of a file. Lines that cannot be read, such as one
-// that a crash tore, are passed over. A file that does not exist has none.
+// that a crash tore or one longer than maxLine, are passed over. A file that does
+// not exist has none.
 func readFile(path string, fn func(entry)) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,15 +107,15 @@ func readFile(path string, fn func(entry)) error {
 		return err
 	}
 	defer f.Close()
-	r := bufio.NewReaderSize(f, 64<<10)
+	r := bufio.NewReaderSize(f, maxLine)
 	for {
 		line, err := r.ReadSlice('\n')
 		for errors.Is(err, bufio.ErrBufferFull) {
-			line = nil // longer than any of ours
+			line = nil
 			_, err = r.ReadSlice('\n')
 		}
 		var e entry
-		if len(line) > 0 && len(line) < maxLine && json.Unmarshal(line, &e) == nil {
+		if len(line) > 0 && json.Unmarshal(line, &e) == nil {
 			fn(e)
 		}
 		if errors.Is(err, io.EOF) {

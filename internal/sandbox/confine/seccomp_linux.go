@@ -19,9 +19,9 @@ const (
 	dataArgs   = 16
 )
 
-// low and high are the offsets of an argument's halves.
-func low(arg uint32) uint32  { return dataArgs + 8*arg }
-func high(arg uint32) uint32 { return dataArgs + 8*arg + 4 }
+// low is the offset of an argument's lower half, which is all that the kernel looks
+// at in the arguments that are checked.
+func low(arg uint32) uint32 { return dataArgs + 8*arg }
 
 // What a filter says.
 const (

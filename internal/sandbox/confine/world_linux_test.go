@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -98,22 +97,6 @@ func (w *world) try(ctx context.Context, line string) (command.Outcome, error) {
 		Confine: w.sandbox.Confine(w.job),
 	})
 }
-
-func (w *world) write(path, text string) string {
-	w.t.Helper()
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(w.dir, path)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		w.t.Fatal(err)
-	}
-	return path
-}
-
-func lines(ss ...string) string { return strings.Join(ss, "\n") }
 
 // plain runs a line without confinement.
 func (w *world) plain(line string) command.Outcome {

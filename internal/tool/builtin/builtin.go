@@ -123,10 +123,6 @@ func New(env Env, names []string) ([]tool.Tool, error) {
 	return tools, nil
 }
 
-// CompletionSpec describes attempt_completion, whose calls the agent loop handles
-// itself.
-func CompletionSpec() llm.ToolSpec { return build(Env{}, Completion).Spec() }
-
 func build(env Env, name string) tool.Tool {
 	switch name {
 	case ReadFile:

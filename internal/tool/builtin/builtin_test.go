@@ -14,7 +14,7 @@ func TestSpecs(t *testing.T) {
 	if got := w.set.Names(); !slices.Equal(got, Names()) {
 		t.Errorf("names %v", got)
 	}
-	for _, s := range append(w.set.Specs(), CompletionSpec()) {
+	for _, s := range w.set.Specs() {
 		var schema struct {
 			Type       string
 			Properties map[string]struct {

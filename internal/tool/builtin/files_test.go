@@ -131,6 +131,8 @@ func TestReplaceInFile(t *testing.T) {
 		{"deleted", "a\nb\nc\n", "b\n", "", "a\nc\n", "by 0 lines"},
 		{"special characters", "a $1 [x]\n", "$1 [x]", "$2", "a $2\n", "line 1"},
 		{"file with CRLF", "a\r\nb\r\nc\r\n", "a\nb", "x\ny", "x\r\ny\r\nc\r\n", "line 1"},
+		{"more lines for one in a file with CRLF", "a\r\nb\r\n", "b", "x\ny", "a\r\nx\r\ny\r\n", "line 2"},
+		{"line ends of both kinds", "a\r\nb\n", "b", "x\ny", "a\r\nx\ny\n", "line 2"},
 		{"broken characters are kept", "a\xff\nb\n", "b", "c", "a\xff\nc\n", "line 2"},
 		{"another encoding", gb, "旧内容", "新内容", "", "kept as GB18030"},
 		{"absent", "a\nb\n", "zzz", "y", "", "does not stand in f; read the file again"},

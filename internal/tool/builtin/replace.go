@@ -66,9 +66,14 @@ func (e Env) replace(path, old, repl string) tool.Result {
 		}
 		content = decoded
 	}
-	if !strings.Contains(content, old) && strings.Contains(content, "\r\n") {
+	if ends := strings.Count(content, "\r\n"); ends > 0 {
 		// The file's line ends are not the model's.
-		old, repl = crlf(old), crlf(repl)
+		switch {
+		case !strings.Contains(content, old):
+			old, repl = crlf(old), crlf(repl)
+		case ends == strings.Count(content, "\n"):
+			repl = crlf(repl)
+		}
 	}
 	switch n := strings.Count(content, old); {
 	case n == 0:

@@ -11,9 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -52,6 +54,10 @@ func main() {
 		say("mknod block", unix.Mknod(args[0], unix.S_IFBLK|0o666, int(unix.Mkdev(254, 0))))
 	case "memory":
 		memory(args[0])
+	case "threads":
+		threads()
+	case "without-namespaces":
+		withoutNamespaces(args)
 	case "fds":
 		fds()
 	case "root":
@@ -249,6 +255,52 @@ func memory(way string) {
 			return
 		}
 	}
+}
+
+// threads starts threads until the runtime gives up.
+func threads() {
+	var n atomic.Int32
+	for range 20000 {
+		go func() {
+			runtime.LockOSThread()
+			n.Add(1)
+			unix.Pause()
+		}()
+	}
+	for n.Load() < 20000 {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("20000 threads: THROUGH")
+}
+
+// withoutNamespaces runs a program that can make none, as on a system that does not
+// allow it.
+func withoutNamespaces(args []string) {
+	const number, first = 0, 16
+	deny := uint32(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM))
+	f := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: number},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_UNSHARE, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: deny},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_CLONE3, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: uint32(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS))},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_CLONE, Jf: 3},
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: first},
+		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: unix.CLONE_NEWUSER, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: deny},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	prog := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
+	runtime.LockOSThread()
+	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	if err == nil {
+		err = raw(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	}
+	if err == nil {
+		err = unix.Exec(args[0], args, os.Environ())
+	}
+	fmt.Println(err)
+	os.Exit(1)
 }
 
 func touch(b []byte) []byte {

@@ -1,8 +1,8 @@
-package agent
+package loop
 
 import "testing"
 
-func TestLoopDetection(t *testing.T) {
+func TestDetector(t *testing.T) {
 	// Each letter is a turn; a capital one changes something; a doubled cycle is
 	// written out by repeat.
 	repeat := func(cycle string, n int) (s string) {
@@ -32,16 +32,16 @@ func TestLoopDetection(t *testing.T) {
 		{name: "edit and test without end", turns: repeat("Ab", 20), told: []int{24}, over: 40},
 		{name: "another edit each time", turns: "AtBtCtDtEtFtGtHtItJt"},
 	} {
-		var l loop
+		var l Detector
 		var told []int
 		over := 0
 		for i, r := range tc.turns {
-			e := loopEntry{sum: string(r), calls: max(tc.calls, 1), changed: r >= 'A' && r <= 'Z'}
-			if l.tell(e) > 0 {
+			e := Turn{Sum: string(r), Calls: max(tc.calls, 1), Changed: r >= 'A' && r <= 'Z'}
+			if l.Tell(e) > 0 {
 				told = append(told, i+1)
 			}
-			l.add(e)
-			if over == 0 && l.over() > 0 {
+			l.Add(e)
+			if over == 0 && l.Over() > 0 {
 				over = i + 1
 			}
 		}
@@ -51,13 +51,13 @@ func TestLoopDetection(t *testing.T) {
 	}
 }
 
-func BenchmarkLoop(b *testing.B) {
+func BenchmarkDetector(b *testing.B) {
 	b.ReportAllocs()
-	var l loop
-	e := []loopEntry{{sum: "a", calls: 1}, {sum: "b", calls: 1, changed: true}}
+	var l Detector
+	e := []Turn{{Sum: "a", Calls: 1}, {Sum: "b", Calls: 1, Changed: true}}
 	for i := 0; b.Loop(); i++ {
-		l.tell(e[i%2])
-		l.add(e[i%2])
-		l.over()
+		l.Tell(e[i%2])
+		l.Add(e[i%2])
+		l.Over()
 	}
 }

@@ -1,4 +1,7 @@
-package agent
+// Package schema holds results to the form that a task gives them: a JSON Schema, the
+// output_schema of context.json. It takes the value out of what a model hands over,
+// and says what is wrong with it in words that the model can act on.
+package schema
 
 import (
 	"bytes"
@@ -10,14 +13,15 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// maxSchemaReasons bounds how much of what is wrong with a result is told at once.
-const maxSchemaReasons = 10
+// maxReasons bounds how much of what is wrong with a result is told at once.
+const maxReasons = 10
 
-// schemaName is the schema's name in errors.
-const schemaName = "output_schema"
+// name is the schema's name in errors.
+const name = "output_schema"
 
-// outputSchema is the form that a result must have.
-type outputSchema struct{ compiled *jsonschema.Schema }
+// Schema is the form that a result must have. It may be used by many goroutines at
+// once.
+type Schema struct{ compiled *jsonschema.Schema }
 
 // noLoader refuses schemas from elsewhere: a task must not make the daemon fetch
 // anything.
@@ -27,8 +31,9 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s: only references within the schema itself are followed", url)
 }
 
-// compileSchema reads a JSON Schema of any draft; nil where raw is empty.
-func compileSchema(raw json.RawMessage) (*outputSchema, error) {
+// Compile reads a JSON Schema of any draft. It is nil where raw is empty, and follows
+// no references to elsewhere.
+func Compile(raw json.RawMessage) (*Schema, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
@@ -38,10 +43,10 @@ func compileSchema(raw json.RawMessage) (*outputSchema, error) {
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
-	if err := c.AddResource(schemaName, doc); err != nil {
+	if err := c.AddResource(name, doc); err != nil {
 		return nil, err
 	}
-	s, err := c.Compile(schemaName)
+	s, err := c.Compile(name)
 	if err != nil {
 		var invalid *jsonschema.SchemaValidationError
 		if errors.As(err, &invalid) {
@@ -49,12 +54,13 @@ func compileSchema(raw json.RawMessage) (*outputSchema, error) {
 		}
 		return nil, err
 	}
-	return &outputSchema{s}, nil
+	return &Schema{s}, nil
 }
 
-// data returns a result as the JSON that it is, without white space; why says what
-// keeps it from satisfying the schema. A text that is no JSON may itself be the value.
-func (s *outputSchema) data(result string) (data json.RawMessage, why string) {
+// Data returns a result as the JSON that it is, without white space and without a
+// code fence around it; why is "", or says on one line what keeps it from satisfying
+// the schema. A text that is no JSON may itself be the value.
+func (s *Schema) Data(result string) (data json.RawMessage, why string) {
 	text := unfence(result)
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
@@ -86,10 +92,21 @@ func plainReasons(err error) string {
 			reasons = append(reasons, clip(reason, 300))
 		}
 	}
-	if len(reasons) == 0 {
-		return clip(oneLine(err.Error()), 600)
+	switch n := len(reasons) - maxReasons; {
+	case len(reasons) == 0:
+		return clip(strings.Join(strings.Fields(err.Error()), " "), 600)
+	case n > 0:
+		reasons = append(reasons[:maxReasons], fmt.Sprintf("and %d more", n))
 	}
-	return someOf(reasons, maxSchemaReasons)
+	return strings.Join(reasons, "; ")
+}
+
+// clip bounds s to about n bytes of whole characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
 // unfence takes the code fence off a text that is nothing but one.

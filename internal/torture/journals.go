@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gasupervisor/gasupervisor/internal/journal"
+	"github.com/gasupervisor/gasupervisor/internal/llm"
+)
+
+// life is one session of a task, as its journal tells it.
+type life struct {
+	path     string
+	session  int
+	input    string
+	messages []journalled
+	rounds   []roundLife
+	answers  []llm.Message
+	conv     []llm.Message
+	aside    bool
+	ended    string
+	resumed  int
+}
+
+type journalled struct {
+	Seq     uint64
+	File    string
+	Text    string
+	Outcome string
+}
+
+type roundLife struct {
+	n      int
+	reason string // "" while it is open
+}
+
+// entry is as much of a journal's record as is looked at here.
+type entry struct {
+	Opened *struct {
+		Session int
+		Text    string
+	}
+	Message *struct {
+		Seq                 uint64
+		File, Text, Outcome string
+	}
+	Round  *struct{ Round int }
+	Began  *struct{ History []llm.Message }
+	Answer *struct{ Message llm.Message }
+	Append *struct{ Messages []llm.Message }
+	Closed *struct{ Reason string }
+	Ended  *struct{ Reason string }
+	Aside  *struct{ N int }
+	Resumed,
+	Rewrite *json.RawMessage
+}
+
+// readLife reads one journal.
+func readLife(path string) (*life, error) {
+	l := &life{path: path}
+	_, err := journal.Read(path, 0, func(_ int64, rec json.RawMessage) error {
+		var e entry
+		if err := json.Unmarshal(rec, &e); err != nil {
+			return err
+		}
+		l.add(&e)
+		return nil
+	})
+	return l, err
+}
+
+func (l *life) add(e *entry) {
+	switch {
+	case e.Opened != nil:
+		l.session, l.input = e.Opened.Session, e.Opened.Text
+		l.rounds = []roundLife{{n: 0}}
+	case e.Message != nil:
+		l.messages = append(l.messages, journalled(*e.Message))
+	case e.Round != nil:
+		l.rounds = append(l.rounds, roundLife{n: e.Round.Round})
+	case e.Began != nil:
+		if len(l.rounds) == 1 {
+			l.conv = slices.Clone(e.Began.History)
+		}
+	case e.Answer != nil:
+		l.answers = append(l.answers, e.Answer.Message)
+		l.conv = append(l.conv, e.Answer.Message)
+	case e.Append != nil:
+		l.conv = append(l.conv, e.Append.Messages...)
+	case e.Closed != nil:
+		if n := len(l.rounds); n > 0 {
+			l.rounds[n-1].reason = e.Closed.Reason
+		}
+	case e.Ended != nil:
+		l.ended = e.Ended.Reason
+	case e.Aside != nil:
+		l.aside = true
+	case e.Resumed != nil:
+		l.resumed++
+	}
+}
+
+// closed reports whether a round is recorded as over.
+func (l *life) closed(round int) bool {
+	return slices.ContainsFunc(l.rounds, func(r roundLife) bool { return r.n == round && r.reason != "" })
+}
+
+// lives reads all sessions of a task, the oldest first.
+func lives(stateDir, task string) ([]*life, error) {
+	dir := filepath.Join(stateDir, journal.Place(task))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []*life
+	for _, e := range entries {
+		name := e.Name()
+		if !strings.HasPrefix(name, "session") || !strings.HasSuffix(name, ".jsonl") || name == "session.next.jsonl" {
+			continue
+		}
+		l, err := readLife(filepath.Join(dir, name))
+		if err != nil {
+			return nil, fmt.Errorf("task %s: %w", task, err)
+		}
+		if l.session > 0 {
+			out = append(out, l)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *life) int { return a.session - b.session })
+	return out, nil
+}
+
+// current reads the journal of a task's present session; nil where there is none.
+func current(stateDir, task string) (*life, error) {
+	l, err := readLife(filepath.Join(stateDir, journal.Place(task), "session.jsonl"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return l, err
+}

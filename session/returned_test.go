@@ -1,0 +1,167 @@
+package session
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/round"
+	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+)
+
+// heard is a desk with a task that waits, after a reply whose taken file is still there.
+func heard(t *testing.T, reply string) *desk {
+	d := newDesk(t, runnerFunc(func(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {
+		return oneTurn(in, emit, "heard <"+in.Message+">")
+	}))
+	d.cfg.keep = time.Hour
+	d.put("a", "input.txt", "one")
+	l := d.start("a", nil)
+	d.ended("a", "output.txt")
+	d.put("a", "reply.txt", reply)
+	d.ended("a", "output1.txt")
+	d.until("rest", func() bool { st := d.status("a"); return st.Round == 1 && st.State == taskdir.AwaitingReply })
+	l.end()
+	d.cfg.keep = time.Millisecond
+	return d
+}
+
+// A power failure takes the renaming of a message back, and perhaps its last bytes,
+// and somebody adds to it before the daemon is up again.
+func TestAdditionToAMessageThatCameBack(t *testing.T) {
+	for _, c := range []struct{ name, left string }{
+		{"reply.txt", "two\nmore\n"}, {".taken-1-reply.txt", "two\nmore\n"}, {"reply.txt", "two\n\x00\x00\x00\x00\x00"},
+	} {
+		d := heard(t, "two\nmore\n")
+		if err := os.Rename(d.path("a", ".taken-1-reply.txt"), d.path("a", c.name)); err != nil {
+			t.Fatal(err)
+		}
+		d.quiet("a", c.name, c.left+"three\n") // keeps the inode
+		d.start("a", nil)
+		d.ended("a", "output2.txt")
+		if text := d.read("a", "output2.txt"); !strings.Contains(text, "<three\n>") {
+			t.Errorf("%q as %s: the next round is about\n%s", c.left, c.name, text)
+		}
+	}
+}
+
+// A power failure takes the last bytes of a message back, or leaves zeros in their
+// place.
+func TestMessageThatCameBackInAnEarlierState(t *testing.T) {
+	for _, name := range []string{"reply.txt", ".taken-1-reply.txt"} {
+		for _, left := range []string{"two\n", "two\n\x00\x00\x00\x00\x00\x00", "tw"} {
+			d := heard(t, "two\nthree\n")
+			mtime := d.mtime("a", ".taken-1-reply.txt")
+			if err := os.Rename(d.path("a", ".taken-1-reply.txt"), d.path("a", name)); err != nil {
+				t.Fatal(err)
+			}
+			d.quiet("a", name, left) // keeps the inode
+			d.aged("a", name, mtime)
+			l := d.start("a", nil)
+			d.gone("a", name)
+			d.until("nothing to be left", func() bool { files, _ := filepath.Glob(d.path("a", ".taken-*")); return len(files) == 0 })
+			l.end()
+			if st := d.status("a"); st.Round != 1 || st.State != taskdir.AwaitingReply {
+				t.Errorf("%q as %s was acted on: %+v", left, name, st)
+			}
+		}
+	}
+}
+
+// What only looks like an earlier message is one of its own.
+func TestRepetitionIsAMessage(t *testing.T) {
+	d := heard(t, "go on\nplease\n")
+	d.put("a", "reply.txt", "go on\n")
+	d.start("a", nil)
+	d.ended("a", "output2.txt")
+	if text := d.read("a", "output2.txt"); !strings.Contains(text, "<go on\n>") {
+		t.Errorf("the next round is about\n%s", text)
+	}
+}
+
+func TestEarlierState(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want bool
+	}{
+		{"one\ntwo\n", true}, {"one\n", true}, {"on", true}, {"one\n\x00\x00", true}, {"\x00\x00\x00\ntwo\n", true}, {"on\uFFFD", true},
+		{"", false}, {"\x00\x00", false}, {"one\ntwo\nthree", false}, {"two", false}, {"one\nt\x00o!", false},
+	} {
+		if got := earlierState("one\ntwo\n", c.text); got != c.want {
+			t.Errorf("%q: %v", c.text, got)
+		}
+	}
+}
+
+// Two in a row stop one round, and both get their receipt.
+func TestTwoStopsForOneRound(t *testing.T) {
+	var st state
+	apply := func(r record) {
+		t.Helper()
+		if err := st.apply(&r, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(record{Opened: &openedRecord{Version: formatVersion, Task: "a", Session: 1}})
+	apply(record{Message: &messageRecord{Seq: 1, File: taskdir.StopFile}})
+	apply(record{Message: &messageRecord{Seq: 2, File: taskdir.StopFile}})
+	apply(record{Closed: &closedRecord{Outcome: round.Outcome{Reason: round.Stopped}}})
+	for _, r := range st.Receipts {
+		if r.Seq > 0 && r.Outcome != outcomeStopped {
+			t.Errorf("the receipt of _stop %d says %q", r.Seq, r.Outcome)
+		}
+	}
+}
+
+// A daemon that dies on a full disk leaves an empty journal, and a status that says
+// why: no reason to take the task for one that has run.
+func TestFirstSessionThatNeverGotARecord(t *testing.T) {
+	d, k := newDeskOnDisk(t, answer("hi"))
+	k.full.Store(true)
+	d.put("a", "input.txt", "go")
+	l := d.start("a", nil)
+	d.until("status.json to say so", func() bool { return d.warned("a", "the journal cannot be written") })
+	l.end()
+	k.full.Store(false)
+	if err := os.MkdirAll(filepath.Dir(d.journal()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.rewriteJournal(nil)
+	d.start("a", nil)
+	d.ended("a", "output.txt")
+	d.state("a", taskdir.AwaitingReply, round.Completed)
+}
+
+// A marker that waits for the disk while the session is replaced is written once.
+func TestMarkerThatWaitsIsWrittenOnceAside(t *testing.T) {
+	d := newDesk(t, runnerFunc(func(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {
+		return oneTurn(in, emit, "heard "+in.Message)
+	}))
+	var broken atomic.Bool
+	d.cfg.at = func(point string) {
+		if point == "round_closed" && broken.CompareAndSwap(false, true) {
+			for _, name := range strayNames() {
+				if err := os.MkdirAll(d.path("a", name), 0o755); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	d.put("a", "input.txt", "go")
+	d.start("a", nil)
+	d.until("the status to stay behind", func() bool { return broken.Load() && d.read("a", "output.txt") != "" })
+	d.put("a", "input.txt", "again")
+	d.until("the files to be moved", func() bool { return d.read("a", "old/1/output.txt") != "" })
+	for _, name := range strayNames()[1:] {
+		if err := os.Remove(d.path("a", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.ended("a", "output.txt")
+	d.ended("a", "old/1/output.txt")
+	d.markers("a", "output.txt", "old/1/output.txt")
+}
