@@ -247,11 +247,13 @@ func (s *Session) Grant(ticket uint64) {
 // cannot be read is none: the Memo says so, and so does status.json.
 func (s *Session) Run(ctx context.Context) (*Memo, error) {
 	defer s.release()
-	s.timer, s.armed = time.NewTimer(time.Hour), time.Now().Add(time.Hour)
-	defer s.timer.Stop()
 	err := s.begin(ctx)
 	s.rest()
 	s.settle()
+	if err == nil && !s.idle() {
+		s.timer, s.armed = time.NewTimer(time.Hour), time.Now().Add(time.Hour)
+		defer s.timer.Stop()
+	}
 	for err == nil && !s.idle() && ctx.Err() == nil {
 		err = s.next(ctx)
 		s.rest()
