@@ -164,7 +164,8 @@ type Session struct {
 	seenInput fileMark
 	// arrived is what the happening in progress brought.
 	arrived *arrival
-	refused map[string]bool
+	// said holds complaints that are not to be repeated.
+	said map[string]bool
 	// reopened says that the open round was found in the journal: another process may
 	// have run it.
 	reopened bool
@@ -246,11 +247,13 @@ func (s *Session) Grant(ticket uint64) {
 // cannot be read is none: the Memo says so, and so does status.json.
 func (s *Session) Run(ctx context.Context) (*Memo, error) {
 	defer s.release()
-	s.timer, s.armed = time.NewTimer(time.Hour), time.Now().Add(time.Hour)
-	defer s.timer.Stop()
 	err := s.begin(ctx)
 	s.rest()
 	s.settle()
+	if err == nil && !s.idle() {
+		s.timer, s.armed = time.NewTimer(time.Hour), time.Now().Add(time.Hour)
+		defer s.timer.Stop()
+	}
 	for err == nil && !s.idle() && ctx.Err() == nil {
 		err = s.next(ctx)
 		s.rest()
@@ -346,7 +349,7 @@ func (s *Session) idle() bool {
 	case Awaiting:
 		// What is known beyond the Memo would have to be found out again at every look.
 		return s.cfg.Park && s.st == nil && s.memo != nil && s.statusDue.IsZero() &&
-			s.seenInput == (fileMark{}) && len(s.refused) == 0 && !due(s.deadline(), time.Now())
+			s.seenInput == (fileMark{}) && len(s.said) == 0 && !due(s.deadline(), time.Now())
 	}
 	return false
 }

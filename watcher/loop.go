@@ -26,9 +26,10 @@ const (
 type task struct {
 	name string
 	id   fileID
-	// poll is the state of comparison, nil unless the directory is polled.
-	poll *stamp
-	why  Why
+	// poll is the state of comparison, nil unless the directory is polled; seen that
+	// of the minute's, nil before the first.
+	poll, seen *stamp
+	why        Why
 	// pass is the pass that saw the directory last.
 	pass    uint32
 	wanted  urgency
@@ -269,13 +270,40 @@ func (l *loop) ensure(t *task, why Why, u urgency) {
 	if id := idOf(info); id != t.id {
 		l.unwatch(t)
 		l.unpoll(t)
-		t.id = id
+		t.id, t.seen = id, nil
 	}
 	if !l.watch(t, path) {
 		l.drop(t, u)
 		return
 	}
+	if why == Regular && l.unchanged(t, path, info) {
+		return
+	}
 	l.want(t, why, u)
+}
+
+// lookAnyway is the pass in which a task is looked at without a reason.
+const lookAnyway = 10
+
+// unchanged reports whether the minute's look at a task may be left out.
+func (l *loop) unchanged(t *task, path string, info fs.FileInfo) bool {
+	if l.cfg.Rests == nil || !t.watched {
+		return false
+	}
+	first := t.seen == nil
+	if first {
+		t.seen = &stamp{}
+	}
+	if l.differs(t.seen, path, info, time.Now()) || first {
+		return false
+	}
+	for _, name := range t.seen.names {
+		if !l.cfg.Rests(name) {
+			return false
+		}
+	}
+	// Not all in the same minute.
+	return (maphash.String(l.seed, t.name)+uint64(l.pass))%lookAnyway != 0
 }
 
 // watch adds the watch of a task, or has it polled. It reports false where the
@@ -328,7 +356,7 @@ func (l *loop) drop(t *task, u urgency) {
 	if t.gone {
 		return
 	}
-	t.gone, t.link, t.id = true, false, fileID{}
+	t.gone, t.link, t.id, t.seen = true, false, fileID{}, nil
 	l.want(t, Removed, u)
 }
 

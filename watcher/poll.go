@@ -17,7 +17,7 @@ const grain = 2 * time.Second
 // share bounds polling to one part in so many of a processor.
 const share = 10
 
-// stamp is what is remembered of a polled directory.
+// stamp is what is remembered of a directory that is compared.
 type stamp struct {
 	mtime int64 // of the directory, ns
 	young bool  // mtime was too young to be trusted

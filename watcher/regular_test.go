@@ -143,3 +143,98 @@ func TestIdleSleeps(t *testing.T) {
 		}
 	})
 }
+
+// Of most tasks the minute's pass finds that nothing has happened to them.
+func TestRegularLookIsLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	const n = 40
+	path := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
+	write := func(task, name, text string) {
+		t.Helper()
+		// Old enough to be trusted by the clock of the test, which is another one.
+		if err := os.WriteFile(path(task, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []string{path(task, name), path(task)} {
+			if err := os.Chtimes(p, time.Time{}, time.Now().Add(time.Duration(len(text))-time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range n {
+		task := fmt.Sprint("t", i)
+		if err := os.Mkdir(path(task), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(task, "input.txt", "x")
+	}
+	write("t1", "reply.txt", "x") // that nobody has taken
+	synctest.Test(t, func(t *testing.T) {
+		w := New(Config{Dir: dir, Counts: counts, Rests: func(name string) bool { return name == "input.txt" },
+			NewBackend: func() (Backend, error) { return newFake(), nil }})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		// minute returns the tasks that are looked at in the next one.
+		minute := func() map[string]bool {
+			end := time.After(DefaultInterval)
+			seen := map[string]bool{}
+			for {
+				select {
+				case l := <-w.Looks():
+					seen[l.Task] = true
+				case <-end:
+					return seen
+				}
+			}
+		}
+		time.Sleep(DefaultInterval / 2) // halfway between two passes
+		if got := minute(); len(got) != n {
+			t.Fatalf("%d looks at first, want %d", len(got), n)
+		}
+		minute() // remembers
+		total := map[string]int{}
+		for range lookAnyway {
+			got := minute()
+			if !got["t1"] {
+				t.Error("a message that nobody has taken was not looked at")
+			}
+			if len(got) > n/2 {
+				t.Errorf("%d looks at %d tasks to which nothing happened", len(got), n)
+			}
+			for task := range got {
+				total[task]++
+			}
+		}
+		for i := range n {
+			if task := fmt.Sprint("t", i); total[task] == 0 {
+				t.Errorf("%s was not looked at in %d minutes", task, lookAnyway)
+			}
+		}
+		for what, do := range map[string]func(){
+			"a file that is there": func() { write("t2", "input.txt", "another") },
+			"a new file":           func() { write("t3", "_intervene", "new") },
+			"another directory": func() {
+				if err := os.Rename(path("t4"), path(".away")); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Mkdir(path("t4"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				write("t4", "input.txt", "x")
+			},
+		} {
+			do()
+			task := map[string]string{"a file that is there": "t2", "a new file": "t3", "another directory": "t4"}[what]
+			if got := minute(); !got[task] {
+				t.Errorf("%s was not noticed; looks: %v", what, got)
+			}
+		}
+	})
+}

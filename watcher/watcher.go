@@ -26,6 +26,12 @@
 // again, which costs a microsecond or two where it is in force and mends it
 // where it is not.
 //
+// Most tasks wait, and most minutes nothing has happened to them. The minute's pass
+// therefore compares a task's directory and the files in it that count with what
+// they were a minute before, and whoever looks hears of it only where something has
+// changed, where a file lies that nobody has dealt with (see Config.Rests), and
+// every tenth time in any case.
+//
 // The parent's events tell of directories that come and go. A removed directory
 // gives its watch back. One that is recreated under the same name has another
 // watch, whatever its inode: file systems give a freed number out again at once.
@@ -90,6 +96,10 @@ type Config struct {
 	// Counts reports whether events of a file name (no path) matter. It is called
 	// for every event, by more than one goroutine.
 	Counts func(name string) bool
+	// Rests reports whether a file of a name that counts may lie in a task's directory
+	// with nothing to be done about it: a look that is due for no other reason is left
+	// out where all of them may. nil is for none.
+	Rests func(name string) bool
 	// Interval is the time between two looks at every task; 0 is DefaultInterval.
 	Interval time.Duration
 	// Poll is the time between two comparisons of a directory that cannot be

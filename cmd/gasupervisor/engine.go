@@ -92,7 +92,7 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 		StopTimeout: c.StopTimeout,
 		Log:         log,
 	})
-	watch := watcher.New(watcher.Config{Dir: c.TempDir, Counts: taskdir.Counts, Log: log})
+	watch := watcher.New(watcher.Config{Dir: c.TempDir, Counts: taskdir.Counts, Rests: taskdir.Rests, Log: log})
 	return &engine{root: root, watch: watch, sup: sup, lib: lib, accounts: accounts, config: c, confinement: tools.confinement, log: log}, nil
 }
 

@@ -17,10 +17,10 @@ import (
 	"github.com/gasupervisor/gasupervisor/watcher"
 )
 
-// echo answers with the message.
-type echo struct{}
+// repeater answers with the message.
+type repeater struct{}
 
-func (echo) Run(_ context.Context, in round.Input, emit round.Emit) round.Outcome {
+func (repeater) Run(_ context.Context, in round.Input, emit round.Emit) round.Outcome {
 	for _, e := range []round.Event{
 		round.HeadPrepared{Prepared: round.Prepared{Agent: "general", LLM: "test", System: "be good"}},
 		round.Appended{Messages: []llm.Message{{Role: llm.User, Content: in.Message}}},
@@ -50,7 +50,7 @@ func newDesk(t *testing.T, replyTimeout time.Duration) *desk {
 	}
 	t.Cleanup(func() { root.Close() })
 	d.Supervisor = New(Config{
-		Session:    session.Config{Root: root, StateDir: t.TempDir(), Runner: echo{}, ReplyTimeout: replyTimeout},
+		Session:    session.Config{Root: root, StateDir: t.TempDir(), Runner: repeater{}, ReplyTimeout: replyTimeout},
 		MaxRunning: 4, StopTimeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, stop := context.WithCancel(context.Background())

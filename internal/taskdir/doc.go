@@ -26,8 +26,7 @@
 // File events are hints: they say that it is worth looking, nothing more. The
 // truth is the directory. Dir.Look lists it once and says what of the protocol is
 // there (Sight), reading no file. A look is cheap enough to be taken after every
-// event and for every task once a minute, and a look that finds nothing new
-// leads to nothing.
+// event, and a look that finds nothing new leads to nothing.
 //
 // # Whole or not yet
 //

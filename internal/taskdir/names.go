@@ -53,6 +53,16 @@ func Counts(name string) bool {
 	return false
 }
 
+// Rests says whether a file of a name that counts may lie there with nothing to be
+// done about it: those that are read in place. A message lies there until it is taken.
+func Rests(name string) bool {
+	switch name {
+	case InputFile, ForkFile, ContextFile:
+		return true
+	}
+	return false
+}
+
 // IsProtocol says whether the name belongs to the protocol in a task directory,
 // whoever writes it; the plan, which the agent writes, does not. Tools that
 // write files on an agent's behalf leave these names alone.

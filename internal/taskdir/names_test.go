@@ -20,6 +20,17 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+func TestRests(t *testing.T) {
+	for name, want := range map[string]bool{
+		"input.txt": true, "_history.json": true, "context.json": true,
+		"reply.txt": false, "_stop": false, "_keyinfo": false, "_intervene": false,
+	} {
+		if got := Rests(name); got != want {
+			t.Errorf("Rests(%q) = %v", name, got)
+		}
+	}
+}
+
 func TestIsProtocol(t *testing.T) {
 	for name, want := range map[string]bool{
 		"input.txt": true, "_stop": true, "output.txt": true, "output12.txt": true, "status.json": true, "old": true,

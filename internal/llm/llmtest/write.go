@@ -78,6 +78,10 @@ func (r Reply) write(ctx context.Context, w http.ResponseWriter, req *Request) {
 		writeError(w, r.status, r.apiErr)
 	case stream:
 		r.stream(ctx, w, req)
+		if ctx.Err() != nil {
+			// Not a clean end: what the server's Close cut short stays broken.
+			panic(http.ErrAbortHandler)
+		}
 	default:
 		writeJSON(w, http.StatusOK, r.completion(req))
 	}
@@ -168,8 +172,7 @@ func (r Reply) stream(ctx context.Context, w http.ResponseWriter, req *Request) 
 	case endsStalled:
 		send("")
 		<-ctx.Done()
-		// Not a clean end: the answer stays broken when the server closes.
-		panic(http.ErrAbortHandler)
+		return
 	}
 	if r.noChoices {
 		if !send(chunk([]any{}, nil)) {
