@@ -592,3 +592,35 @@ func TestSessionThatMayNotStartYetWaitsInTheQueue(t *testing.T) {
 		t.Errorf("asked %d times, want 3", n)
 	}
 }
+
+func TestRefusedContextDoesNotCountAsAbsent(t *testing.T) {
+	var got []round.Settings
+	d := newDesk(t, runnerFunc(func(_ context.Context, in round.Input, emit round.Emit) round.Outcome {
+		got = append(got, in.Settings)
+		return oneTurn(in, emit, fmt.Sprintf("heard %q after %d", in.Message, len(in.Conversation)))
+	}))
+	d.put("a", "context.json", `{"tools": ["read_file"], "max_turns": "ten"}`)
+	d.put("a", "input.txt", "go")
+	d.start("a", nil)
+	d.ended("a", "output.txt")
+	d.state("a", taskdir.AwaitingReply, round.Failed)
+	d.put("a", "reply.txt", "go on")
+	d.ended("a", "output1.txt")
+	d.state("a", taskdir.AwaitingReply, round.Failed)
+	if len(got) != 0 {
+		t.Fatalf("a round ran without the limits that its context.json names: %+v", got)
+	}
+
+	// Put right, it counts from the next round on, which knows what was said before.
+	d.put("a", "context.json", `{"tools": ["read_file"], "max_turns": 10}`)
+	d.put("a", "reply.txt", "now")
+	d.ended("a", "output2.txt")
+	d.state("a", taskdir.AwaitingReply, round.Completed)
+	if len(got) != 1 || got[0].MaxTurns != 10 || len(got[0].Tools) != 1 {
+		t.Errorf("settings %+v", got)
+	}
+	wants := `heard "now" after 2`
+	if out := d.read("a", "output2.txt"); !strings.Contains(out, wants) {
+		t.Errorf("got:\n%s\nwant %s", out, wants)
+	}
+}

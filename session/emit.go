@@ -121,7 +121,7 @@ func (s *Session) emitted(ctx context.Context, e round.Event) error {
 			s.event("message_applied", map[string]any{"seq": seq, "turn": e.Turn})
 		}
 		s.statusSoon()
-		if s.snapshotDue() {
+		if s.st.outgrown(s.journalSize()) {
 			return s.snapshot(ctx)
 		}
 	case round.Rewritten:

@@ -27,9 +27,9 @@ const largeFile = 1 << 20
 func (s *Session) readFiles(ctx context.Context, dir *taskdir.Dir) (b *beganRecord, f *round.Failure, wait time.Duration, err error) {
 	st, r := s.st, s.run
 	switch {
-	case (st.Round > 0 || st.Parent != "") && !st.Began:
+	case st.filesCount() && !st.Began:
 		return &beganRecord{}, nil, 0, nil
-	case st.Round > 0 || st.Parent != "" || st.Answers > 0:
+	case st.filesCount() || st.Answers > 0:
 		return nil, nil, 0, nil
 	}
 	sight, err := dir.Look()

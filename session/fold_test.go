@@ -1,9 +1,11 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -129,7 +131,7 @@ func TestSnapshotsTellAll(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff(whole, after, cmp.AllowUnexported(state{}, inputMark{}), cmpopts.IgnoreFields(state{}, "from"), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(whole, after, cmp.AllowUnexported(state{}, inputMark{}), cmpopts.IgnoreFields(state{}, "from", "to"), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s, snapshot after record %d (%s) (-without +with):\n%s", file, cut, kindOf(all[cut-1]), diff)
 			}
 		}
@@ -216,5 +218,49 @@ func writeFormatOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestLongConversationsAreNotWrittenAgainAndAgain(t *testing.T) {
+	const turns, piece = 60, 20_000
+	d := newDesk(t, runnerFunc(func(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {
+		emit(round.HeadPrepared{})
+		emit(round.Appended{Messages: []llm.Message{{Role: llm.User, Content: in.Message}}})
+		for turn := 1; turn <= turns; turn++ {
+			id := fmt.Sprint("c", turn)
+			emit(round.Answered{Turn: turn, Message: llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: id, Name: "x", Arguments: "{}"}}}})
+			emit(round.Appended{Turn: turn, Messages: []llm.Message{{Role: llm.ToolRole, ToolCallID: id, Content: strings.Repeat("x", piece)}}})
+		}
+		return round.Outcome{Reason: round.Completed, Result: "done"}
+	}))
+	d.put("a", "input.txt", "go")
+	l := d.start("a", nil)
+	d.ended("a", "output.txt")
+	d.state("a", taskdir.AwaitingReply, round.Completed)
+	l.end()
+	snapshots := 0
+	st := &state{}
+	if _, err := replay(d.journal(), 0, st, func(r *record) error {
+		if r.Snapshot != nil {
+			snapshots++
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if size := int64(len(d.readJournal())); snapshots < 2 || size > 4*turns*piece {
+		t.Errorf("%d snapshots, and %d bytes for a conversation of %d", snapshots, size, turns*piece)
+	}
+	// A reading that begins at the last of them knows all.
+	memo, _, err := tail(d.journal())
+	if err != nil || memo == nil || memo.From == 0 {
+		t.Fatalf("memo %+v, %v", memo, err)
+	}
+	part := &state{}
+	if _, err := replay(d.journal(), memo.From, part, nil); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(asJSON(t, st), asJSON(t, part)); diff != "" {
+		t.Errorf("from the snapshot on (-whole +part):\n%s", diff)
 	}
 }

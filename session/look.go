@@ -13,6 +13,15 @@ import (
 // _stop, input.txt, _keyinfo, _intervene, reply.txt. A look that finds nothing new
 // writes nothing.
 func (s *Session) look(ctx context.Context) error {
+	s.lookDue = time.Time{}
+	err := s.lookOnce(ctx)
+	if s.lookDue.IsZero() {
+		s.lookPause = 0
+	}
+	return err
+}
+
+func (s *Session) lookOnce(ctx context.Context) error {
 	dir, err := s.openDir()
 	if err != nil {
 		return s.noDir(ctx, err)
@@ -25,7 +34,6 @@ func (s *Session) look(ctx context.Context) error {
 		s.lookLater(err)
 		return nil
 	}
-	s.lookPause = 0
 	s.complain(sight.Refused)
 	if sight.Temps {
 		if err := dir.Sweep(); err != nil {
@@ -123,22 +131,30 @@ func (s *Session) noDir(ctx context.Context, err error) error {
 func (s *Session) lookLater(err error) {
 	s.lookPause = min(max(2*s.lookPause, time.Second), time.Minute)
 	s.lookDue = time.Now().Add(s.lookPause)
-	if s.lookPause == time.Second || s.lookPause == time.Minute {
+	if s.once(err.Error()) {
 		s.log().Error("task directory cannot be looked at, trying again", "err", err)
 	}
+}
+
+// once reports whether something has not been said yet.
+func (s *Session) once(text string) bool {
+	if s.said[text] {
+		return false
+	}
+	if s.said == nil {
+		s.said = map[string]bool{}
+	}
+	s.said[text] = true
+	return true
 }
 
 // complain says what stands in place of a protocol file, once each.
 func (s *Session) complain(refused []taskdir.Refusal) {
 	for _, r := range refused {
 		key := r.Name + ": " + r.Why
-		if s.refused[key] {
+		if !s.once(key) {
 			continue
 		}
-		if s.refused == nil {
-			s.refused = map[string]bool{}
-		}
-		s.refused[key] = true
 		s.log().Warn("refused a file", "file", r.Name, "why", r.Why)
 		s.warn(key)
 	}

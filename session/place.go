@@ -146,12 +146,17 @@ func (p place) lastArchived() (last int64, err error) {
 	return last, err
 }
 
-// restore brings the journals back that were archived last, for a directory that
-// has come back. It reports whether there were any.
-func (p place) restore() (bool, error) {
+// restore brings the journals back that were archived last, if is says of the first
+// record that they are those of a directory that has come back. It reports whether
+// they are.
+func (p place) restore(is func(first *record) bool) (bool, error) {
 	n, err := p.lastArchived()
 	if err != nil || n == 0 {
 		return false, err
+	}
+	first, err := place(p.archived(n)).first()
+	if err != nil || first == nil || !is(first) {
+		return false, nil
 	}
 	if err := os.Rename(p.archived(n), string(p)); err != nil {
 		return false, fmt.Errorf("bring journal back: %w", err)
@@ -176,13 +181,13 @@ func Known(stateDir string, except []string) (names []string, err error) {
 		if !e.IsDir() || places[e.Name()] || e.Name() == ArchivedName {
 			continue
 		}
-		name, err := place(filepath.Join(stateDir, e.Name())).task()
+		first, err := place(filepath.Join(stateDir, e.Name())).first()
 		if err != nil {
 			errs = append(errs, err)
 		}
 		// A journal that lies elsewhere than its name says belongs to no task.
-		if name != "" && journal.Place(name) == e.Name() {
-			names = append(names, name)
+		if first != nil && first.Opened != nil && journal.Place(first.Opened.Task) == e.Name() {
+			names = append(names, first.Opened.Task)
 		}
 	}
 	return names, errors.Join(errs...)
@@ -209,22 +214,19 @@ func (p place) message(fp taskdir.Fingerprint) (text string) {
 	return text
 }
 
-// task returns the name of the task whose journals these are, "" where there are none.
-func (p place) task() (name string, err error) {
+// first returns the first record of the journal in use, nil where there is none.
+func (p place) first() (first *record, err error) {
 	_, err = journal.Read(p.reading(), 0, func(_ int64, rec json.RawMessage) error {
-		var first record
-		if err := json.Unmarshal(rec, &first); err != nil {
+		first = &record{}
+		if err := json.Unmarshal(rec, first); err != nil {
 			return err
-		}
-		if first.Opened != nil {
-			name = first.Opened.Task
 		}
 		return errFirst
 	})
 	if errors.Is(err, errFirst) || errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return name, err
+	return first, err
 }
 
 // errFirst ends a reading after the first record.

@@ -247,7 +247,9 @@ func (s *Session) writeTrouble(dir *taskdir.Dir, v *taskdir.Status, kind, messag
 func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir.Sight) (later bool, err error) {
 	s.early = map[uint64]bool{}
 	for _, t := range sight.Taken {
-		s.nextSeq = max(s.nextSeq, t.Seq+1)
+		if t.Seq < maxSeq {
+			s.nextSeq = max(s.nextSeq, t.Seq+1)
+		}
 		s.early[t.Stat.Ino] = true
 	}
 	for _, m := range messages(sight) {
@@ -296,10 +298,16 @@ func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir
 	return false, nil
 }
 
+// maxSeq is above all numbers that messages get.
+const maxSeq = 1 << 53
+
 // resumeTaken goes on with messages that were taken and not deleted: those that the
 // journal knows have only that before them, or an addition.
 func (s *Session) resumeTaken(ctx context.Context, dir *taskdir.Dir, taken []taskdir.TakenFile) error {
 	for _, t := range taken {
+		if t.Seq >= maxSeq {
+			continue // Nobody counts as far: it is not ours.
+		}
 		if err := s.load(); err != nil {
 			return err
 		}
@@ -349,7 +357,7 @@ func (s *Session) resumeRecorded(ctx context.Context) error {
 func (s *Session) firstSight(dir *taskdir.Dir, sight taskdir.Sight) error {
 	switch {
 	case sight.HasStatus && !s.leftover:
-		back, err := s.place().restore()
+		back, err := s.place().restore(s.told(dir))
 		if err != nil {
 			return fmt.Errorf("task %q: %w", s.task, err)
 		}
@@ -377,6 +385,16 @@ func (s *Session) firstSight(dir *taskdir.Dir, sight taskdir.Sight) error {
 		Input: inputMark{markOf(*sight.Input, ""), fileTime()},
 	}
 	return nil
+}
+
+// told returns a test for the journal of which the directory's status.json speaks:
+// of the same session, begun at the same moment.
+func (s *Session) told(dir *taskdir.Dir) func(*record) bool {
+	v, err := taskdir.ReadStatus(dir.Path())
+	return func(first *record) bool {
+		return err == nil && first.Opened != nil && first.Opened.Session == v.Session &&
+			first.At.Truncate(time.Millisecond).Equal(v.StartedAt.Time)
+	}
 }
 
 // unrecorded reports whether a directory holds no more than a first session leaves

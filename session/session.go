@@ -164,7 +164,8 @@ type Session struct {
 	seenInput fileMark
 	// arrived is what the happening in progress brought.
 	arrived *arrival
-	refused map[string]bool
+	// said holds complaints that are not to be repeated.
+	said map[string]bool
 	// reopened says that the open round was found in the journal: another process may
 	// have run it.
 	reopened bool
@@ -348,7 +349,7 @@ func (s *Session) idle() bool {
 	case Awaiting:
 		// What is known beyond the Memo would have to be found out again at every look.
 		return s.cfg.Park && s.st == nil && s.memo != nil && s.statusDue.IsZero() &&
-			s.seenInput == (fileMark{}) && len(s.refused) == 0 && !due(s.deadline(), time.Now())
+			s.seenInput == (fileMark{}) && len(s.said) == 0 && !due(s.deadline(), time.Now())
 	}
 	return false
 }

@@ -60,6 +60,7 @@ type desk struct {
 	live      map[string]*Session
 	held      []func()
 	holdPlace bool
+	last      *life // started last
 }
 
 func newDesk(t *testing.T, r Runner) *desk {
@@ -110,6 +111,7 @@ func (d *desk) start(task string, memo *Memo) *life {
 		l.memo, l.err = s.Run(ctx)
 	}()
 	d.t.Cleanup(func() { l.end() })
+	d.last = l
 	return l
 }
 

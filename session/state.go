@@ -91,9 +91,9 @@ type state struct {
 	// Updated is the time of the last record.
 	Updated time.Time `json:"updated"`
 
-	// from is the offset of the last snapshot, or of the first record; full is the
-	// snapshot's size, 0 where it was not written by this process.
-	from, full int64
+	// from is the offset of the last snapshot, or of the first record, and to that of
+	// the record after it; 0 while there is none.
+	from, to int64
 }
 
 // noteReply is a reply that was taken while a round was open: it opens the next one.
@@ -104,6 +104,9 @@ var errFormat = errors.New("journal is not in a format that this program reads")
 
 // apply adds a record, which stands at offset off, to the state.
 func (s *state) apply(r *record, off int64) error {
+	if s.to == 0 && off > s.from {
+		s.to = off
+	}
 	switch {
 	case r.Opened != nil:
 		if err := s.open(r, off); err != nil {
@@ -146,7 +149,7 @@ func (s *state) apply(r *record, off int64) error {
 		s.end(r.Ended.Reason)
 	case r.Snapshot != nil:
 		*s = *r.Snapshot
-		s.from = off
+		s.from, s.to = off, 0
 	default:
 		return fmt.Errorf("%w: it has a record of an unknown kind; use the program that wrote it, or a newer one", errFormat)
 	}
@@ -172,7 +175,7 @@ func (s *state) open(r *record, off int64) error {
 	}
 	if o.Rounds > 0 {
 		s.Phase, s.Round, s.Reason, s.RoundText = Ended, o.Rounds-1, round.Completed, ""
-		s.Joined = true
+		s.Joined, s.Forked = true, 0
 		return nil
 	}
 	s.addReceipt(Receipt{
@@ -229,17 +232,29 @@ func (s *state) openRound(o *roundRecord) {
 	}
 }
 
+// filesCount reports whether the session's files have been read for good: a model
+// has been asked with what they say. Up to then each round reads them, so that one
+// that was refused can be put right and never counts as absent.
+func (s *state) filesCount() bool {
+	return s.Parent != "" || s.Round > 0 && s.Prepared != nil
+}
+
 func (s *state) begin(r *record) {
 	b := r.Began
 	s.Began = true
 	if s.RoundStarted.IsZero() {
 		s.RoundStarted = r.At
 	}
-	if s.Round > 0 || s.Parent != "" {
+	if s.filesCount() {
 		return
 	}
 	s.Settings, s.ContextMark, s.HistoryMark, s.ContextWarnings = b.Settings, b.Context, b.HistoryMark, b.Warnings
-	s.Conversation, s.Forked = b.History, len(b.History)
+	// What was said in rounds that asked no model stays.
+	var said []llm.Message
+	if s.Round > 0 {
+		said = s.Conversation[s.Forked:]
+	}
+	s.Conversation, s.Forked = slices.Concat(b.History, said), len(b.History)
 	s.Joined, s.Prepared, s.Turn = false, nil, 0
 	for _, c := range b.Receipts {
 		s.addReceipt(c)
@@ -391,6 +406,13 @@ func (s *state) openChildren() (names []string) {
 		}
 	}
 	return names
+}
+
+// outgrown reports whether a journal of that size has grown enough since the last
+// full record for another one: by snapshotEvery, and by as much as that one took,
+// so that a long conversation is not written again and again.
+func (s *state) outgrown(size int64) bool {
+	return s.to > 0 && size-s.to > max(snapshotEvery, s.to-s.from)
 }
 
 // memo is what is kept while the session waits.

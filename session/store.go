@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/journal"
@@ -100,6 +102,7 @@ func (s *Session) store(ctx context.Context, lines []json.RawMessage) error {
 			retry.Stop()
 			return fmt.Errorf("write journal of task %q: %w", s.task, err)
 		case <-s.looks:
+			// It is repeated when the journal is written; only a _stop can do something now.
 			retry.Stop()
 			looked = true
 			s.stopAnyway()
@@ -112,11 +115,15 @@ func (s *Session) store(ctx context.Context, lines []json.RawMessage) error {
 func (s *Session) tryStore(ctx context.Context, lines []json.RawMessage) error {
 	if s.cfg.Disk != nil {
 		select {
-		case s.cfg.Disk <- struct{}{}:
-			defer func() { <-s.cfg.Disk }()
-		case <-ctx.Done():
-			return ctx.Err()
+		case s.cfg.Disk <- struct{}{}: // also in the last moment, where nobody is in the way
+		default:
+			select {
+			case s.cfg.Disk <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
+		defer func() { <-s.cfg.Disk }()
 	}
 	if s.j == nil {
 		j, err := s.openJournal()
@@ -156,18 +163,7 @@ func (s *Session) journalSize() int64 {
 // is held when it is called, or the record would not stand where apply is told.
 func (s *Session) snapshot(ctx context.Context) error {
 	whole := *s.st
-	if err := s.commit(ctx, &record{Snapshot: &whole}); err != nil {
-		return err
-	}
-	s.st.full = s.journalSize() - s.st.from
-	return nil
-}
-
-// snapshotDue reports whether the journal has grown enough since the last snapshot for
-// another one. A snapshot is as large as the conversation, so that a long one waits
-// for as much again: what snapshots take stays in proportion to the rest.
-func (s *Session) snapshotDue() bool {
-	return s.journalSize()-s.st.from-s.st.full > max(snapshotEvery, s.st.full)
+	return s.commit(ctx, &record{Snapshot: &whole})
 }
 
 // stopAnyway cancels the round for a _stop that cannot be taken, since the journal
@@ -196,7 +192,9 @@ func (s *Session) showTrouble(cause error) {
 		v = taskdir.NewStatus(s.task)
 	}
 	v.UpdatedAt = taskdir.Time{Time: time.Now()}
-	v.Warnings = append(v.Warnings, fmt.Sprintf("the journal cannot be written (%v): what came since is not acknowledged yet, and is tried again", cause))
+	const trouble = "the journal cannot be written"
+	v.Warnings = append(slices.DeleteFunc(v.Warnings, func(w string) bool { return strings.HasPrefix(w, trouble) }),
+		fmt.Sprintf("%s (%v): what came since is not acknowledged yet, and is tried again", trouble, cause))
 	if err := dir.WriteStatus(v, false); err != nil {
 		s.log().Warn("status.json cannot be written", "err", err)
 	}

@@ -48,7 +48,6 @@ func (s *Session) tick(ctx context.Context, now time.Time) error {
 		return err
 	}
 	if due(s.lookDue, now) {
-		s.lookDue = time.Time{}
 		if err := s.look(ctx); err != nil {
 			return err
 		}

@@ -395,6 +395,9 @@ func checkLevel(l *config.Loaded, f finding) finding {
 		f.Do += `; or mode = "off" in [sandbox], for agents that you would give a shell`
 	case st.Why == "":
 		f.Level = levelOK
+		if l.Config.Sandbox.Network.All && st.ABI < 6 {
+			f.Level, f.Do = levelWarning, "this kernel's Landlock cannot keep commands from abstract sockets of this machine: choose another network than \"all\", or a kernel from 6.12 on"
+		}
 		f.Text += "; network " + l.Config.Sandbox.Network.String() + "; " + k.limits
 	}
 	return f

@@ -167,28 +167,28 @@ func (e *engine) sweep() {
 			e.log.Warn("some unfinished files of an earlier process cannot be removed", "err", err)
 		}
 	}
-	if err := e.confinement.sweep(e.config.StateDir); err != nil {
-		e.log.Warn("some private directories of tasks that are gone cannot be removed", "err", err)
-	}
 }
 
 // tidyEvery is how often a daemon looks for tasks to pack away.
 const tidyEvery = time.Hour
 
-// keepTidy packs away tasks that are long over, where the configuration says so.
+// keepTidy packs away tasks that are long over, where the configuration says so, and
+// removes what tasks that are gone had for themselves.
 func (e *engine) keepTidy(ctx context.Context) {
-	if e.config.Retention.ArchiveAfter <= 0 {
-		return
-	}
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
 	for {
-		packed, err := prune(ctx, e.config, e.config.Retention.ArchiveAfter, false)
-		for _, p := range packed {
-			e.log.Info("task packed away", "task", p.Task, "archive", p.Archive)
+		if after := e.config.Retention.ArchiveAfter; after > 0 {
+			packed, err := prune(ctx, e.config, after, false)
+			for _, p := range packed {
+				e.log.Info("task packed away", "task", p.Task, "archive", p.Archive)
+			}
+			if err != nil && ctx.Err() == nil {
+				e.log.Error("some tasks cannot be packed away", "err", err)
+			}
 		}
-		if err != nil && ctx.Err() == nil {
-			e.log.Error("some tasks cannot be packed away", "err", err)
+		if err := e.confinement.sweep(e.config.StateDir); err != nil {
+			e.log.Warn("some private directories of tasks that are gone cannot be removed", "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -111,6 +111,8 @@ func TestDaemonsFiles(t *testing.T) {
 		{name: "config, state, key file, from their own directory", line: "(echo x >> config.toml)" + through + "; mv config.toml c" + through + "; cat state/* state/*/*" + through + "; mv state s" + through + "; ls -A state; cat llm.key; rm -rf state config.toml" + through,
 			wants: readOnly + "|busy", expected: "read-only, hidden"},
 		{name: "the daemon's program", line: "(echo x >> " + binary + ")" + through + "; rm " + binary + through + "; ls " + binary, wants: either, expected: "not there"},
+		{name: "agents and skills, which say what later agents may do", line: "(echo x > agents/evil.md)" + through + "; mkdir -p skills/x" + through + "; mkdir -p .claude/agents/x" + through + "; mkdir -p .agents/skills/x" + through +
+			"; (echo x >> agents/reviewer.md)" + through + "; mv agents a" + through + "; mv .claude c" + through + "; rm -rf agents .claude" + through, wants: readOnly + "|busy", expected: "read-only, busy"},
 		{name: "move away the directory around them", line: "mv ../gas ../gas2" + through + "; ls ..", wants: `busy|` + readOnly, expected: "busy"},
 	} {
 		t.Run(a.name, func(t *testing.T) {

@@ -69,7 +69,7 @@ func (p posture) always(t *testing.T) {
 	if len(p.Sockets) > 0 {
 		t.Errorf("sockets in reach: %q", p.Sockets)
 	}
-	if p.Limits["core"] != 0 || p.Limits["files"] != 8192 || p.Limits["size"] != 10<<30 {
+	if p.Limits["core"] != 1 || p.Limits["files"] != 8192 || p.Limits["size"] != 10<<30 {
 		t.Errorf("limits: %v", p.Limits)
 	}
 	want := []string{
@@ -155,6 +155,15 @@ func TestPosture(t *testing.T) {
 			"/agent/home": "rw", "/agent/cache": "rw", "/tmp": "rw", p.path("docs"): "ro",
 		}
 	}
+	// What the daemon keeps for itself in its directory, the way to it included.
+	daemons := func(p *place, more map[string]string) map[string]string {
+		for path, flags := range map[string]string{
+			"state": "ro", "config.toml": "ro", "llm.key": "ro", "agents": "ro", "skills": "ro", ".claude": "rw", ".claude/agents": "ro", ".agents": "rw", ".agents/skills": "ro",
+		} {
+			more[p.path("gas", path)] = flags
+		}
+		return more
+	}
 	for _, c := range []struct {
 		name, config string
 		network      bool // of its own
@@ -166,13 +175,13 @@ func TestPosture(t *testing.T) {
 			return map[string]string{p.path("gas/temp"): "rw", p.path("project"): "rw", p.path("project/.git"): "rw", p.path("project/.git/config"): "ro", p.path("project/.git/hooks"): "ro"}
 		}},
 		{"the daemon's directory", "", true, func(p *place) map[string]any { return map[string]any{"work_dir": p.path("gas")} }, func(p *place) map[string]string {
-			return map[string]string{p.path("gas"): "rw", p.path("gas/state"): "ro", p.path("gas/config.toml"): "ro", p.path("gas/llm.key"): "ro"}
+			return daemons(p, map[string]string{p.path("gas"): "rw"})
 		}},
 		{"share = false", "share = false", true, func(p *place) map[string]any { return map[string]any{"work_dir": p.path("project")} }, func(p *place) map[string]string {
 			return map[string]string{p.task("t1"): "rw", p.path("project"): "rw", p.path("project/.git"): "rw", p.path("project/.git/config"): "ro", p.path("project/.git/hooks"): "ro"}
 		}},
 		{"share = false around temp", "share = false", true, func(p *place) map[string]any { return map[string]any{"work_dir": p.path("gas")} }, func(p *place) map[string]string {
-			return map[string]string{p.path("gas"): "rw", p.path("gas/temp"): "ro", p.task("t1"): "rw", p.path("gas/state"): "ro", p.path("gas/config.toml"): "ro", p.path("gas/llm.key"): "ro"}
+			return daemons(p, map[string]string{p.path("gas"): "rw", p.path("gas/temp"): "ro", p.task("t1"): "rw"})
 		}},
 		{"no writing tools", "", true, func(p *place) map[string]any {
 			return map[string]any{"work_dir": p.path("project"), "tools": []string{"execute_command"}}

@@ -54,7 +54,7 @@ func TestParentGivesItsPlaceToItsChildren(t *testing.T) {
 	if st := w.status("p"); len(st.Children) != 3 || st.Usage.Requests != 4 {
 		t.Errorf("children %q, %d requests", st.Children, st.Usage.Requests)
 	}
-	w.snapshotIs(Snapshot{Tasks: 4, Live: 1})
+	w.snapshotIs(Snapshot{Tasks: 4})
 	// A later reply revives a child like any other task.
 	w.tell("p.2", "reply.txt", "more")
 	w.ended("p.2", "output1.txt")
@@ -99,5 +99,5 @@ func TestChildrenEndWithTheirParentsRound(t *testing.T) {
 		w.state(child, taskdir.Ended, round.Stopped)
 		w.ended(child, "output.txt")
 	}
-	w.snapshotIs(Snapshot{Tasks: 3, Live: 1})
+	w.snapshotIs(Snapshot{Tasks: 3})
 }

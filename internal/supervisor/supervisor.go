@@ -140,6 +140,8 @@ type Snapshot struct {
 	Tasks, Live int
 	// Running and Queued count rounds.
 	Running, Queued int
+	// Settling counts tasks that wait for their first look, or are at it.
+	Settling int
 }
 
 // New makes a Supervisor; Run starts it.
@@ -351,7 +353,7 @@ func (s *Supervisor) handle(ctx context.Context, m message) {
 	case finished:
 		s.finish(ctx, m)
 	case snapshotRequest:
-		snap := Snapshot{Tasks: len(s.tasks), Running: len(s.queue.places), Queued: s.queue.length()}
+		snap := Snapshot{Tasks: len(s.tasks), Running: len(s.queue.places), Queued: s.queue.length(), Settling: s.settling + len(s.lined)}
 		for _, t := range s.tasks {
 			if t.session != nil {
 				snap.Live++

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/round"
+	"unicode/utf8"
 )
 
 // Text is a string that is null in JSON where it is empty.
@@ -166,10 +167,28 @@ func (s *Status) fill() {
 	}
 }
 
-// Encode returns the text of status.json: one key a line, one message a line.
+// maxResult bounds a result in status.json, in bytes. As JSON a character may take
+// six, and whoever reads the file, ReadStatus too, reads no more than MaxMessage.
+const maxResult = 1 << 20
+
+// clipResult shortens a result, on a whole character, and says so.
+func clipResult(result Text) Text {
+	if len(result) <= maxResult {
+		return result
+	}
+	n := maxResult
+	for n > 0 && !utf8.RuneStart(result[n]) {
+		n--
+	}
+	return result[:n] + Text(fmt.Sprintf("\n[... the first of %d bytes; the output has all of them]", len(result)))
+}
+
+// Encode returns the text of status.json: one key a line, one message a line. A
+// result of more than a megabyte is shortened.
 func (s *Status) Encode() ([]byte, error) {
 	whole := *s
 	whole.fill()
+	whole.Result = clipResult(whole.Result)
 	data, err := marshal(&whole)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", StatusFile, err)

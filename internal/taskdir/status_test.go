@@ -362,3 +362,23 @@ func TestFinishedByOther(t *testing.T) {
 		})
 	}
 }
+
+// However much an agent hands over, whoever reads status.json can.
+func TestEndlessResultStaysReadable(t *testing.T) {
+	d := openTask(t)
+	s := NewStatus("task")
+	s.Result = Text(strings.Repeat("\x01\u00e9", 5<<20))
+	if err := d.WriteStatus(s, false); err != nil {
+		t.Fatal(err)
+	}
+	back, err := ReadStatus(d.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(back.Result); n < maxResult-4 || n > maxResult+100 || !strings.HasSuffix(string(back.Result), "the output has all of them]") {
+		t.Errorf("%d bytes of the result are there, the last %q", n, back.Result[max(0, n-80):])
+	}
+	if len(s.Result) != 15<<20 {
+		t.Error("the caller's status was changed")
+	}
+}

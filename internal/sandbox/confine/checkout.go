@@ -67,7 +67,7 @@ func (f *finder) list(dir string) []os.DirEntry {
 		f.found.Truncated = true
 		return nil
 	}
-	h, err := os.Open(dir)
+	h, err := os.OpenFile(dir, os.O_RDONLY|openPlain, 0)
 	if err != nil {
 		return nil
 	}
@@ -216,7 +216,7 @@ func readSmall(path string, limit int64) string {
 	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
 		return ""
 	}
-	h, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
+	h, err := os.OpenFile(path, os.O_RDONLY|openPlain, 0)
 	if err != nil {
 		return ""
 	}

@@ -131,7 +131,7 @@ func (s *Sandbox) Confine(j Job) func(*exec.Cmd) (*command.Confinement, error) {
 			return nil, err
 		}
 		for _, p := range l.Placeholders {
-			if err := os.MkdirAll(p, 0o755); err != nil {
+			if err := makeDirs(p); err != nil {
 				return nil, fmt.Errorf("make %s, so that it can be protected: %w", p, err)
 			}
 		}

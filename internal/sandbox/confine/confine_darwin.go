@@ -54,3 +54,5 @@ func (s *Sandbox) start(cmd *exec.Cmd, j Job, l Layout, ex Extras) (*command.Con
 		},
 	}, nil
 }
+
+func makeDirs(path string) error { return os.MkdirAll(path, 0o755) }

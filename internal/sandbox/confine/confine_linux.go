@@ -341,6 +341,30 @@ func accounts() []inline {
 	return []inline{{"/etc/passwd", passwd}, {"/etc/group", group}, {"/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"}, {"/etc/host.conf", "multi on\n"}}
 }
 
+// makeDirs makes a directory and those around it, through no link: an agent may be
+// exchanging them.
+func makeDirs(path string) error {
+	fd, err := openNoLinks(path)
+	if err == nil {
+		return unix.Close(fd)
+	}
+	if !errors.Is(err, unix.ENOENT) || path == "/" {
+		return err
+	}
+	if err := makeDirs(filepath.Dir(path)); err != nil {
+		return err
+	}
+	above, err := openNoLinks(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(above)
+	if err := unix.Mkdirat(above, filepath.Base(path), 0o755); !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return nil
+}
+
 // removeUnwanted removes files by which a command would get around what is kept.
 func removeUnwanted(paths []string) {
 	for _, p := range paths {

@@ -3,6 +3,7 @@
 package confine
 
 import (
+	"os"
 	"os/exec"
 
 	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
@@ -22,3 +23,5 @@ func (s *Sandbox) start(*exec.Cmd, Job, Layout, Extras) (*command.Confinement, e
 	st := s.Status()
 	return nil, &RefusalError{st.Why, st.Do}
 }
+
+func makeDirs(path string) error { return os.MkdirAll(path, 0o755) }

@@ -78,6 +78,7 @@ func (h *helper) run() (int, error) {
 	// it. They are caught and not ignored, since the shell would inherit that.
 	signal.Notify(make(chan os.Signal, 1))
 	unix.CloseOnExec(controlFD)
+	offerToDie()
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return 0, &StepError{"hide the helper", err}
 	}
@@ -271,6 +272,18 @@ func (h *helper) killAll() {
 		return
 	}
 	killDescendants(3 * time.Second)
+}
+
+// offerToDie lets the kernel choose a command before the daemon, or anything else,
+// when the machine runs out of memory. Where it does not let itself be told, that
+// is no reason to refuse the command.
+func offerToDie() {
+	fd, err := unix.Open("/proc/self/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	unix.Write(fd, []byte("500"))
 }
 
 func loopbackUp() error {

@@ -22,7 +22,9 @@ func setLimits(s *spec) error {
 		value    int64
 	}
 	l := s.Limits
-	list := []limit{{"core dumps", unix.RLIMIT_CORE, 0}}
+	// 1 is what the kernel takes to mean none also where core dumps go to a program,
+	// which would write them where no limit holds.
+	list := []limit{{"core dumps", unix.RLIMIT_CORE, 1}}
 	if l.FileSize > 0 {
 		list = append(list, limit{"file size", unix.RLIMIT_FSIZE, l.FileSize})
 	}

@@ -2,4 +2,4 @@
 
 package confine
 
-const openNonblock = 0
+const openPlain = 0

@@ -4,5 +4,6 @@ package confine
 
 import "syscall"
 
-// openNonblock keeps the opening of a pipe from waiting for its other end.
-const openNonblock = syscall.O_NONBLOCK
+// openPlain opens what was a file or a directory when it was looked at, and may have
+// become a pipe, which would wait for its other end, or a link.
+const openPlain = syscall.O_NONBLOCK | syscall.O_NOFOLLOW

@@ -42,8 +42,10 @@ func buildRoot(s *spec) error {
 		{"mount /proc", b.proc},
 		{"make /dev", b.dev},
 		{"mount what is granted", b.mounts},
-		{"make links and files", b.linksAndFiles},
 		{"let the old root go", b.leave},
+		// Only now, since links are followed on the way.
+		{"make links and files", b.linksAndFiles},
+		{"make the root read-only", b.freeze},
 		{"name the host", func() error { return unix.Sethostname([]byte("localhost")) }},
 	})
 }
@@ -364,9 +366,11 @@ func (b *rootBuilder) leave() error {
 	if err := unix.Unmount(oldRoot, unix.MNT_DETACH); err != nil {
 		return err
 	}
-	if err := unix.Rmdir(oldRoot); err != nil {
-		return err
-	}
+	return unix.Rmdir(oldRoot)
+}
+
+// freeze makes read-only what had to be written to be filled.
+func (b *rootBuilder) freeze() error {
 	ro := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	for _, m := range b.spec.Mounts {
 		if m.How == Hide && m.Dir {
