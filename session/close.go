@@ -58,6 +58,12 @@ func (s *Session) closeRound(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.output != nil {
+		// What is shown next must not be all that a start after a crash finds.
+		if err := s.sync(ctx); err != nil {
+			return err
+		}
+	}
 	end := &closedRecord{Outcome: r.outcome, Shown: s.showEnd(), Deadline: time.Now().Add(s.cfg.ReplyTimeout)}
 	if err := s.commit(ctx, &record{Closed: end}); err != nil {
 		return err

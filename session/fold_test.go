@@ -144,7 +144,7 @@ func clone(t *testing.T, r *record) *record {
 	line, err := encode(r)
 	var back record
 	if err == nil {
-		err = json.Unmarshal(line, &back)
+		err = decode(line, &back)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -95,7 +95,7 @@ func tail(path string) (memo *Memo, from int64, err error) {
 func replay(path string, from int64, st *state, each func(*record) error) (n int, err error) {
 	_, err = journal.Read(path, from, func(off int64, rec json.RawMessage) error {
 		var r record
-		if err := json.Unmarshal(rec, &r); err != nil {
+		if err := decode(rec, &r); err != nil {
 			return fmt.Errorf("%w: record at byte %d: %v", errFormat, off, err)
 		}
 		if err := st.apply(&r, off); err != nil {

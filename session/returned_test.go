@@ -165,3 +165,22 @@ func TestMarkerThatWaitsIsWrittenOnceAside(t *testing.T) {
 	d.ended("a", "old/1/output.txt")
 	d.markers("a", "output.txt", "old/1/output.txt")
 }
+
+// A round that fails before anything of it is recorded shows nothing while the disk
+// does not take that: a start after a crash would find an output that it knows
+// nothing of.
+func TestNothingIsShownOfARoundThatIsNotRecorded(t *testing.T) {
+	d, k := newDeskOnDisk(t, runnerFunc(func(context.Context, round.Input, round.Emit) round.Outcome {
+		return round.Outcome{Reason: round.Failed, Error: &round.Failure{Kind: "policy", Message: "no"}}
+	}))
+	k.full.Store(true)
+	d.put("a", "input.txt", "go")
+	d.start("a", nil)
+	d.until("status.json to say so", func() bool { return d.warned("a", "the journal cannot be written") })
+	if text := d.read("a", "output.txt"); text != "" {
+		t.Errorf("shown: %q", text)
+	}
+	k.full.Store(false)
+	d.ended("a", "output.txt")
+	d.state("a", taskdir.AwaitingReply, round.Failed)
+}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gasupervisor/gasupervisor/internal/config"
@@ -36,6 +37,9 @@ type confinement struct {
 	identity string
 	// limits says how limits are kept.
 	limits string
+	// network is what commands may reach where nothing narrows it.
+	network config.Network
+	log     *slog.Logger
 }
 
 // newConfinement reads what it needs of the system. paths are the ceiling's, before
@@ -54,23 +58,14 @@ func newConfinement(c *config.Config, paths []string, log *slog.Logger) (*confin
 		k.cache = "" // what one builds, the other would run
 	}
 	conf := confine.Config{
-		Network: confine.NetworkOff,
 		Limits: confine.Limits{
 			Memory: int64(c.Sandbox.Memory), Processes: c.Sandbox.Processes, FileSize: int64(c.Sandbox.FileSize),
 			Disk: int64(c.Sandbox.Disk), DiskReserve: int64(c.Sandbox.DiskReserve), OpenFiles: maxOpenFiles,
 		},
 	}
-	switch n := c.Sandbox.Network; {
-	case n.All:
-		conf.Network = confine.NetworkAll
-	case len(n.Hosts) > 0:
-		rules, err := netproxy.Parse(n.Hosts)
-		if err != nil {
-			return nil, fmt.Errorf("[sandbox] network: %w", err)
-		}
-		proxy := netproxy.New(netproxy.Config{Rules: rules, Log: log})
-		conf.Network, conf.NoProxy = confine.NetworkProxy, rules.Direct()
-		conf.Serve = func(l net.Listener) func() { return proxy.Start(l) }
+	k.log, k.network = log, c.Sandbox.Network
+	if _, err := k.reach(nil); err != nil {
+		return nil, fmt.Errorf("[sandbox] network: %w", err)
 	}
 	var why string
 	if conf.Cgroups, why = confine.OwnCgroups(); conf.Cgroups != nil {
@@ -129,6 +124,7 @@ func (k *confinement) gitConfig(path string) error {
 // with name and email alone, or a section that says who it was.
 func gitIdentity(files ...string) string {
 	quote := func(s string) string { return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"` }
+	unquote := strings.NewReplacer(`\"`, `"`, `\\`, `\`, `"`, "").Replace
 	name, email := "gasupervisor agent", "agent@localhost"
 	for _, path := range files {
 		found := map[string]string{}
@@ -143,7 +139,7 @@ func gitIdentity(files ...string) string {
 			if strings.HasPrefix(line, "[") {
 				section = strings.ToLower(strings.Trim(line, "[] \t"))
 			} else if key, value, ok := strings.Cut(line, "="); ok && section == "user" {
-				found[strings.ToLower(strings.TrimSpace(key))] = strings.Trim(strings.TrimSpace(value), `"`)
+				found[strings.ToLower(strings.TrimSpace(key))] = unquote(strings.TrimSpace(value))
 			}
 		}
 		f.Close()
@@ -177,8 +173,9 @@ type allowed struct {
 }
 
 // allow works out what a round may do, from the configuration and the task's
-// context.json. A refusal is a policyError.
-func (b *toolbox) allow(task, dir string, s round.Settings, writes bool) (allowed, error) {
+// context.json. network narrows what its commands reach, nil does not. A refusal is
+// a policyError.
+func (b *toolbox) allow(task, dir string, s round.Settings, writes bool, network []string) (allowed, error) {
 	a := allowed{commands: builtin.CommandConfig{
 		Env:            command.Environ(b.environ, b.config.Sandbox.Env, keyVariables(b.config)),
 		DefaultTimeout: b.config.Agent.CommandTimeout,
@@ -203,6 +200,13 @@ func (b *toolbox) allow(task, dir string, s round.Settings, writes bool) (allowe
 	}
 	if b.confinement != nil {
 		a.job = b.confinement.job(a.policy, private, ask.Paths())
+		narrow := s.Networks
+		if network != nil {
+			narrow = append(slices.Clone(narrow), network)
+		}
+		if a.job.Reach, err = b.confinement.reach(narrow); err != nil {
+			return a, fmt.Errorf("the agent's network: %w", err)
+		}
 		a.commands.Confine = b.confinement.sandbox.Confine(a.job)
 	}
 	return a, nil
@@ -221,6 +225,36 @@ func (k *confinement) logLevel(log *slog.Logger) {
 	default:
 		log.Info("commands of agents are confined", "level", st.String())
 	}
+}
+
+// reach works out what commands reach: what the configuration allows, narrowed by
+// lists of "host:port" patterns, each of which has to have it.
+func (k *confinement) reach(narrow [][]string) (confine.Reach, error) {
+	lists := slices.Clone(narrow)
+	if !k.network.All {
+		lists = append(lists, k.network.Hosts)
+	}
+	if len(lists) == 0 {
+		return confine.Reach{Network: confine.NetworkAll}, nil
+	}
+	var rules netproxy.Rules
+	for i, list := range lists {
+		if len(list) == 0 {
+			return confine.Reach{Network: confine.NetworkOff}, nil
+		}
+		r, err := netproxy.Parse(list)
+		if err != nil {
+			return confine.Reach{}, err
+		}
+		if rules = r.Within(rules); i == 0 {
+			rules = r
+		}
+	}
+	proxy := netproxy.New(netproxy.Config{Rules: rules, Log: k.log})
+	return confine.Reach{
+		Network: confine.NetworkProxy, NoProxy: rules.Direct(),
+		Serve: func(l net.Listener) func() { return proxy.Start(l) },
+	}, nil
 }
 
 // sweep deletes the private directories of tasks that are gone: those without a

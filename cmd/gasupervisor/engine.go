@@ -274,7 +274,7 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 	in := req.Input
 	skills := b.lib.skills.Snapshot()
 	names := granted(req, skills)
-	allowed, err := b.allow(in.Task, in.Dir, in.Settings, builtin.Writes(names))
+	allowed, err := b.allow(in.Task, in.Dir, in.Settings, builtin.Writes(names), req.Agent.Network)
 	if err != nil {
 		return agent.Toolset{}, err
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/round"
@@ -19,6 +21,7 @@ import (
 // policyView is what a task may do, for printing.
 type policyView struct {
 	Task       string          `json:"task"`
+	Agent      string          `json:"agent"`
 	Level      string          `json:"level"`
 	Why        string          `json:"why,omitempty"`
 	Do         string          `json:"do,omitempty"`
@@ -57,16 +60,29 @@ func (a *app) policyOf(l *config.Loaded, task, contextFile string) (*toolbox, al
 	if err != nil {
 		return fail(err)
 	}
-	writes := !s.ToolsGiven || builtin.Writes(s.Tools)
-	al, err := b.allow(task, taskdir.TaskPath(l.Config.TempDir, task), s, writes)
+	lib, err := newLibrary(l, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return fail(err)
+	}
+	def, err := lib.agents.Lookup(s.Agent)
+	if err != nil {
+		return fail(&exitError{code: exitFailed, err: err})
+	}
+	tools := slices.DeleteFunc(toolNames(), func(n string) bool {
+		return !def.May(n) || s.ToolsGiven && !slices.Contains(s.Tools, n)
+	})
+	al, err := b.allow(task, taskdir.TaskPath(l.Config.TempDir, task), s, builtin.Writes(tools), def.Network)
 	if err != nil {
 		return fail(&exitError{code: exitFailed, err: err})
 	}
 	p, c := al.policy, &l.Config.Sandbox
 	v := &policyView{
-		Task: task, Level: "off", WorkDir: p.WorkDir, Writes: len(p.Write) > 0, Share: c.Share, Read: p.Read, Write: p.Write,
+		Task: task, Agent: def.Name, Level: "off", WorkDir: p.WorkDir, Writes: len(p.Write) > 0, Share: c.Share, Read: p.Read, Write: p.Write,
 		Protected: p.Protected, Hidden: p.Hidden, Network: c.Network.String(), Warnings: warnings,
 		Limits: map[string]any{"memory": c.Memory.String(), "processes": c.Processes, "file_size": c.FileSize.String(), "disk": c.Disk.String(), "disk_reserve": c.DiskReserve.String()},
+	}
+	if def.Network != nil {
+		v.Network += fmt.Sprintf(", of which agent %s has %s", def.Name, config.Network{Hosts: def.Network})
 	}
 	if b.confinement != nil {
 		st := b.confinement.sandbox.Status()
@@ -93,6 +109,7 @@ func (a *app) showPolicy(v *policyView) {
 		}
 	}
 	line("task", "%s", v.Task)
+	line("agent", "%s", v.Agent)
 	line("commands", "%s", levelText(v))
 	if v.Problem != "" {
 		line("problem", "%s", v.Problem)

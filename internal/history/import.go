@@ -16,6 +16,9 @@ const (
 	MaxImport = 64 << 20
 	// maxImportDepth is how deeply arrays and objects may nest.
 	maxImportDepth = 1000
+	// maxMessages is how many messages there may be: small ones take many times their
+	// size in memory.
+	maxMessages = 100_000
 	// maxCalls is how many calls a message may have.
 	maxCalls = 500
 	// maxQuoted is how often a conversation may be wrapped into a JSON string.
@@ -202,7 +205,9 @@ func (s *source) list(start int, text []byte) ([]llm.Message, error) {
 		if err != nil {
 			return nil, s.fail(start+int(dec.InputOffset())-len(raw), n, "%v", err)
 		}
-		msgs = append(msgs, read...)
+		if msgs = append(msgs, read...); len(msgs) > maxMessages {
+			return nil, s.fail(start+int(dec.InputOffset()), n, "there are more than %d messages", maxMessages)
+		}
 	}
 	return msgs, nil
 }

@@ -344,3 +344,15 @@ func FuzzImport(f *testing.F) {
 		}
 	})
 }
+
+func TestImportManyMessages(t *testing.T) {
+	list := func(n int) []byte {
+		return []byte("[" + strings.Repeat(`{"role":"user","content":"x"},`, n-1) + `{"role":"user","content":"x"}]`)
+	}
+	if _, err := Import(list(maxMessages)); err != nil {
+		t.Error(err)
+	}
+	if _, err := Import(list(maxMessages + 1)); err == nil || !strings.Contains(err.Error(), "more than 100000 messages") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -37,6 +37,10 @@ type Settings struct {
 	// Child marks the settings of a subagent: the files are its parent's, for it to
 	// reach and not for it to account for.
 	Child bool `json:"child,omitempty"`
+	// Networks are lists of "host:port" patterns that bound what commands of a
+	// subagent reach, each of them: those of its parents. None is no further bound, an
+	// empty list allows nothing. context.json cannot set them.
+	Networks [][]string `json:"networks,omitempty"`
 
 	// AsText holds what was given in another shape or under other keys, one
 	// "key: value" line each, for the agent to read. It opens no right.

@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gasupervisor/gasupervisor/internal/round"
-	"unicode/utf8"
 )
 
 // Text is a string that is null in JSON where it is empty.

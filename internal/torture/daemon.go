@@ -152,6 +152,8 @@ type daemonLog struct {
 	point string
 	bad   []string
 	last  string
+	// quit says that somebody else on this machine ended the daemon.
+	quit bool
 }
 
 const crashLine = "fault: crash at "
@@ -172,6 +174,7 @@ func (l *daemonLog) Write(p []byte) (int, error) {
 		if point, ok := strings.CutPrefix(text, crashLine); ok {
 			l.point = point
 		}
+		l.quit = l.quit || text == "SIGQUIT: quit"
 		for _, word := range []string{"panicked", "panic:", "DATA RACE", "fatal error:", "cannot happen"} {
 			if strings.Contains(text, word) && len(l.bad) < 5 {
 				l.bad = append(l.bad, text)
@@ -185,6 +188,12 @@ func (l *daemonLog) crashedAt() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.point
+}
+
+func (l *daemonLog) wasQuit() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.quit
 }
 
 func (l *daemonLog) lastLine() string {

@@ -414,6 +414,9 @@ func (e *episode) buried(d *daemon) {
 		// A daemon may refuse to start where nothing can be written, or where the one
 		// before it still holds a lock; it may not end once it runs.
 		e.counts.Kills--
+		if d.log.wasQuit() {
+			return
+		}
 		if time.Since(d.begun) > time.Second && e.disks == nil || code == 2 {
 			e.book.violated(fmt.Sprintf("the daemon ended by itself with exit code %d: %s", code, d.log.lastLine()))
 		} else {

@@ -13,17 +13,21 @@ import (
 
 // Config says how commands are confined; it is the same for all tasks.
 type Config struct {
-	Limits  Limits
+	Limits Limits
+	// Program is the program to run as the helper; "" is this one.
+	Program string
+	// Cgroups, where not nil, makes cgroups for commands.
+	Cgroups *Cgroups
+}
+
+// Reach is what commands reach.
+type Reach struct {
 	Network Network
 	// Serve is called, for NetworkProxy, with the listener that a command finds as
 	// its proxy, and returns what ends the service. It must not block.
 	Serve func(net.Listener) (stop func())
 	// NoProxy are the hosts that commands reach without the proxy: themselves.
 	NoProxy []string
-	// Program is the program to run as the helper; "" is this one.
-	Program string
-	// Cgroups, where not nil, makes cgroups for commands.
-	Cgroups *Cgroups
 }
 
 // Status is how far commands can be confined here, and what to do about it.
@@ -90,6 +94,8 @@ func (s *Sandbox) Places(p Private) map[string]string {
 type Job struct {
 	Policy  sandbox.Policy
 	Private Private
+	// Reach is what they reach; without a Network it is nothing.
+	Reach Reach
 	// Links are symbolic links by which what is granted is known, too.
 	Links map[string]string
 	// Env are variables that commands get, whatever else is set.
@@ -134,6 +140,9 @@ func (s *Sandbox) Confine(j Job) func(*exec.Cmd) (*command.Confinement, error) {
 			if err := makeDirs(p); err != nil {
 				return nil, fmt.Errorf("make %s, so that it can be protected: %w", p, err)
 			}
+		}
+		if j.Reach.Network == "" {
+			j.Reach = Reach{Network: NetworkOff}
 		}
 		return s.start(cmd, j, l, ex)
 	}

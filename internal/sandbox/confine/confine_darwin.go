@@ -27,16 +27,16 @@ func (s *Sandbox) probe() Status {
 // start puts sandbox-exec in front of a command that is ready to start.
 func (s *Sandbox) start(cmd *exec.Cmd, j Job, l Layout, ex Extras) (*command.Confinement, error) {
 	port, stop := 0, func() {}
-	if s.config.Network == NetworkProxy && s.config.Serve != nil {
+	if j.Reach.Network == NetworkProxy && j.Reach.Serve != nil {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
-		stop = s.config.Serve(ln)
+		stop = j.Reach.Serve(ln)
 		port = ln.Addr().(*net.TCPAddr).Port
 	}
-	cmd.Env = j.environ(cmd.Env, s.config, Seatbelt, l, port)
-	cmd.Args = append([]string{sandboxExec, "-p", SeatbeltProfile(l, s.config.Network, port), cmd.Path}, cmd.Args[1:]...)
+	cmd.Env = j.environ(cmd.Env, Seatbelt, l, port)
+	cmd.Args = append([]string{sandboxExec, "-p", SeatbeltProfile(l, j.Reach.Network, port), cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = sandboxExec
 	return &command.Confinement{
 		Started: func(err error) error {

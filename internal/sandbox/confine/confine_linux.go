@@ -31,8 +31,8 @@ func (s *Sandbox) start(cmd *exec.Cmd, j Job, l Layout, ex Extras) (*command.Con
 		return nil, err
 	}
 	sp := &spec{
-		Level: level, Mounts: l.Mounts, Network: s.config.Network, Limits: s.config.Limits,
-		Shell: shell, Args: cmd.Args[1:], Dir: cmd.Dir, Env: j.environ(cmd.Env, s.config, level, l, proxyPort), Files: accounts(),
+		Level: level, Mounts: l.Mounts, Network: j.Reach.Network, Limits: s.config.Limits,
+		Shell: shell, Args: cmd.Args[1:], Dir: cmd.Dir, Env: j.environ(cmd.Env, level, l, proxyPort), Files: accounts(),
 	}
 	for _, path := range slices.Sorted(maps.Keys(j.Links)) {
 		sp.Links = append(sp.Links, link{path, j.Links[path]})
@@ -40,7 +40,7 @@ func (s *Sandbox) start(cmd *exec.Cmd, j Job, l Layout, ex Extras) (*command.Con
 	if level == Landlock && sp.Network == NetworkProxy {
 		return nil, &RefusalError{"network lists hosts, and without user namespaces commands cannot be kept to them", `set network = "off"` + orElse(s.Status().Do)}
 	}
-	t, err := newTalk(sp, s.config)
+	t, err := newTalk(sp, s.config, j.Reach)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func orElse(do string) string {
 // talk is the daemon's side of one helper.
 type talk struct {
 	spec        *spec
-	config      Config
+	reach       Reach
 	mine, child *os.File
 	conn        *net.UnixConn
 	group       *group // its cgroup, or nil
@@ -76,12 +76,12 @@ type talk struct {
 	left     int
 }
 
-func newTalk(sp *spec, c Config) (*talk, error) {
+func newTalk(sp *spec, c Config, reach Reach) (*talk, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket for the helper: %w", err)
 	}
-	t := &talk{spec: sp, config: c, mine: os.NewFile(uintptr(fds[0]), "helper"), child: os.NewFile(uintptr(fds[1]), "daemon"), read: make(chan struct{})}
+	t := &talk{spec: sp, reach: reach, mine: os.NewFile(uintptr(fds[0]), "helper"), child: os.NewFile(uintptr(fds[1]), "daemon"), read: make(chan struct{})}
 	conn, err := net.FileConn(t.mine)
 	t.mine.Close()
 	if err != nil {
@@ -208,10 +208,10 @@ func (t *talk) take(rights []byte) {
 			f := os.NewFile(uintptr(fd), "proxy")
 			l, err := net.FileListener(f)
 			f.Close()
-			if err != nil || t.stop != nil || t.config.Serve == nil {
+			if err != nil || t.stop != nil || t.reach.Serve == nil {
 				continue
 			}
-			t.stop = t.config.Serve(l)
+			t.stop = t.reach.Serve(l)
 		}
 	}
 }
@@ -277,7 +277,7 @@ func (s *Sandbox) try(level Level) error {
 	t, err := newTalk(&spec{
 		Level: level, Probe: true, Mounts: []Mount{{Path: "/usr", How: Read, Dir: true}}, Network: NetworkOff,
 		Limits: s.config.Limits, Files: accounts(),
-	}, Config{Program: s.config.Program})
+	}, Config{Program: s.config.Program}, Reach{})
 	if err != nil {
 		return err
 	}

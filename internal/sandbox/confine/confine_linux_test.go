@@ -118,7 +118,7 @@ func (w *world) broken(change func(*spec), line string) error {
 	sp := &spec{Level: Full, Mounts: l.Mounts, Network: NetworkOff, Shell: "/usr/bin/bash", Args: []string{"-c", line}, Dir: w.work, Files: accounts(),
 		Links: []link{{"/lib64", "usr/lib64"}, {"/lib", "usr/lib"}}}
 	change(sp)
-	t, err := newTalk(sp, Config{})
+	t, err := newTalk(sp, Config{}, Reach{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // environ returns base with the variables of a command's private directories, and
 // makes the directories below HOME that programs expect.
-func (j Job) environ(base []string, c Config, level Level, l Layout, proxyPort int) []string {
+func (j Job) environ(base []string, level Level, l Layout, proxyPort int) []string {
 	home, cache := insideHome, insideCache
 	if level != Full {
 		home, cache = j.Private.Home, j.Private.Cache
@@ -42,8 +42,8 @@ func (j Job) environ(base []string, c Config, level Level, l Layout, proxyPort i
 			set[name] = value
 		}
 	}
-	if c.Network == NetworkProxy {
-		maps.Copy(set, proxyEnv(proxyPort, c.NoProxy))
+	if j.Reach.Network == NetworkProxy {
+		maps.Copy(set, proxyEnv(proxyPort, j.Reach.NoProxy))
 	}
 	env := make([]string, 0, len(set))
 	for _, name := range slices.Sorted(maps.Keys(set)) {

@@ -216,12 +216,12 @@ func (p *Proxy) check(ctx context.Context, host string, port int) ([]netip.AddrP
 	hint := "a person can add it to network in [sandbox] of config.toml"
 	if addr, err := netip.ParseAddr(host); err == nil {
 		addr = addr.Unmap()
-		if rules.addr(addr, port) || public(addr) && rules.name(host, port) {
+		if rules.allow(addr, port, false) {
 			return []netip.AddrPort{netip.AddrPortFrom(addr, uint16(port))}, nil
 		}
 		return nil, &Refused{fmt.Sprintf("%s is not in the list of what commands may reach; %s", target, hint)}
 	}
-	if looksLikeAddress(host) || !rules.name(host, port) {
+	if looksLikeAddress(host) || !rules.every(func(r Rules) bool { return r.name(host, port) }) {
 		return nil, &Refused{fmt.Sprintf("%s is not in the list of what commands may reach; %s", target, hint)}
 	}
 	addrs, err := p.config.Lookup(ctx, canonical(host))
@@ -230,7 +230,7 @@ func (p *Proxy) check(ctx context.Context, host string, port int) ([]netip.AddrP
 	}
 	var good []netip.AddrPort
 	for _, a := range addrs {
-		if a = a.Unmap(); public(a) || rules.addr(a, port) {
+		if a = a.Unmap(); rules.allow(a, port, true) {
 			good = append(good, netip.AddrPortFrom(a, uint16(port)))
 		}
 	}

@@ -106,6 +106,35 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestWithin(t *testing.T) {
+	rules := func(patterns ...string) Rules {
+		r, err := Parse(patterns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	lookup := func(_ context.Context, name string) ([]netip.Addr, error) {
+		if name == "intranet.corp" {
+			return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+		}
+		return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
+	}
+	p := New(Config{Lookup: lookup, Rules: rules("*.example.org:443", "intranet.corp:80", "10.0.0.1:80", "1.1.1.1:53").
+		Within(rules("a.example.org:*", "intranet.corp:80", "1.1.1.1:53")).Within(rules("*:*", "1.1.1.1:53"))})
+	for target, want := range map[string]bool{
+		"a.example.org:443": true, "b.example.org:443": false, "a.example.org:80": false, "1.1.1.1:53": true,
+		"intranet.corp:80": false, // the outer rules do not have the address
+		"10.0.0.1:80":      false,
+	} {
+		host, port, _ := net.SplitHostPort(target)
+		n := map[string]int{"443": 443, "80": 80, "53": 53}[port]
+		if _, err := p.check(t.Context(), host, n); (err == nil) != want {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+}
+
 // world is a proxy with a client, and a server behind it under several names.
 type world struct {
 	client  *http.Client

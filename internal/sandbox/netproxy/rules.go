@@ -10,7 +10,28 @@ import (
 )
 
 // Rules are the hosts and ports that may be reached.
-type Rules struct{ list []pattern }
+type Rules struct {
+	list []pattern
+	// outer are further rules, all of which have to have the same.
+	outer []Rules
+}
+
+// Within returns rules that have only what both have.
+func (r Rules) Within(outer Rules) Rules {
+	r.outer = append(slices.Clone(r.outer), outer)
+	return r
+}
+
+// every reports whether something holds for the rules and all outer ones.
+func (r Rules) every(holds func(Rules) bool) bool {
+	return holds(r) && !slices.ContainsFunc(r.outer, func(o Rules) bool { return !o.every(holds) })
+}
+
+// allow reports whether an address may be connected to by itself, or by a name that
+// the rules have.
+func (r Rules) allow(a netip.Addr, port int, named bool) bool {
+	return r.every(func(r Rules) bool { return r.addr(a, port) || public(a) && (named || r.name(a.String(), port)) })
+}
 
 // pattern is one "host:port".
 type pattern struct {
