@@ -46,6 +46,11 @@ func (s *Session) closeRound(ctx context.Context) error {
 		return s.closeAside(ctx)
 	}
 	r := s.run
+	// What opened a round that ends before its first commit may still be held: nothing
+	// of it is shown before that is durable.
+	if err := s.sync(ctx); err != nil {
+		return err
+	}
 	if !s.st.Joined && s.st.RoundText != "" {
 		// The message counts as said, for the reply that may come.
 		join := &appendRecord{Turn: s.st.Turn, Messages: []llm.Message{{Role: llm.User, Content: s.st.RoundText}}}

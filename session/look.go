@@ -235,6 +235,9 @@ func (s *Session) lookAtLateFiles(ctx context.Context, sight taskdir.Sight) erro
 			continue
 		}
 		if s.st.Round == 0 && s.st.Answers == 0 {
+			if err := s.sync(ctx); err != nil {
+				return err // Nothing is shown of a session that no journal knows.
+			}
 			s.run.output.Line("[context.json or _history.json arrived, the round starts over]\n")
 			s.flush()
 			return s.happen(ctx, FilesArrived)

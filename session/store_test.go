@@ -180,6 +180,31 @@ func TestShutdownWithAFullDiskIsBounded(t *testing.T) {
 	}
 }
 
+// A session that never got into its journal has shown nothing, and begins anew.
+func TestFullDiskFromTheBeginning(t *testing.T) {
+	d, k := newDeskOnDisk(t, answer("hi"))
+	k.full.Store(true)
+	d.put("a", "context.json", `{"max_turns": "many"}`)
+	d.put("a", "input.txt", "go")
+	l := d.start("a", nil)
+	d.until("the disk to be tried", func() bool { return k.tries.Load() > 0 })
+	if text := d.read("a", "output.txt"); text != "" {
+		t.Errorf("shown before anything is recorded: %q", text)
+	}
+	l.end()
+	k.full.Store(false)
+	d.quiet("a", "context.json", "{}")
+	d.start("a", nil)
+	d.ended("a", "output.txt")
+	d.state("a", taskdir.AwaitingReply, round.Completed)
+	if st := d.status("a"); st.Session != 1 {
+		t.Errorf("session %d", st.Session)
+	}
+	if _, err := os.Lstat(d.path("a", "old")); err == nil {
+		t.Errorf("something was put aside:\n%s", d.listing())
+	}
+}
+
 func TestReadOnlyStateDirectory(t *testing.T) {
 	var locked atomic.Bool
 	locked.Store(true)
