@@ -403,7 +403,7 @@ func (p *fileParser) network(f frontmatter.Field) error {
 				p.def.Network = nil
 				return nil
 			case !isHostPort(host):
-				return f.Wrong(`want "off", "all", or a list such as ["proxy.golang.org:443"]`, "got %q", host)
+				return f.Wrong(`want "off", "all", or a list such as ["api.example.org:443"]`, "got %q", host)
 			default:
 				p.def.Network = append(p.def.Network, host)
 			}

@@ -204,12 +204,12 @@ maxTurns: "12"
 timeout: 30m
 skills: pdf, pdf
 completion: required
-network: [proxy.golang.org:443, "*.example.org:*"]
+network: [api.example.org:443, "*.example.org:*"]
 color: blue
 ---
 body`)
 	want := Definition{Name: "deep reviewer", Description: "Reviews code.", Kind: KindCustom, Prompt: "body", LLM: "small", MaxTurns: 12, Timeout: 30 * time.Minute,
-		Tools: defaults, Skills: []string{"pdf"}, Completion: CompletionRequired, Network: []string{"proxy.golang.org:443", "*.example.org:*"}, Source: "dir/reviewer.md"}
+		Tools: defaults, Skills: []string{"pdf"}, Completion: CompletionRequired, Network: []string{"api.example.org:443", "*.example.org:*"}, Source: "dir/reviewer.md"}
 	if !reflect.DeepEqual(d, want) || len(w) > 0 {
 		t.Errorf("got %+v, %v\nwant %+v", d, w, want)
 	}

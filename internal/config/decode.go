@@ -72,7 +72,7 @@ func (d *decoder) value(v reflect.Value, data any, path, eg string) {
 	case *Network:
 		n, ok := networkOf(data)
 		if !ok {
-			d.wrongType(path, data, `"off", "all" or a list of "host:port"`, `["proxy.golang.org:443"]`)
+			d.wrongType(path, data, `"off", "all" or a list of "host:port"`, `["api.example.org:443"]`)
 			return
 		}
 		v.Set(reflect.ValueOf(n))

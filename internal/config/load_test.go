@@ -190,7 +190,7 @@ fallback = ["first"]
 model_alias = { opus = "second" }
 
 [sandbox]
-network = ["proxy.golang.org:443"]
+network = ["api.example.org:443"]
 roots = ["sub", "/srv"]
 `, "\n", "\r\n"))
 	if err != nil {
@@ -212,7 +212,7 @@ roots = ["sub", "/srv"]
 	second.Name, second.Model, second.BaseURL, second.Fallback = "second", "m", "https://api.openai.com/v1", []string{"first"}
 	want.LLMs = []LLM{first, second}
 	want.Agent.ModelAlias = map[string]string{"opus": "second"}
-	want.Sandbox.Network = Network{Hosts: []string{"proxy.golang.org:443"}}
+	want.Sandbox.Network = Network{Hosts: []string{"api.example.org:443"}}
 	want.Sandbox.Roots = []string{filepath.Join(l.Dir, "sub"), resolve(l.Dir, "/srv")}
 	if diff := cmp.Diff(want, l.Config, sameEmpty); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

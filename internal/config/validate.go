@@ -286,7 +286,7 @@ func (v *validator) sandbox(c *Config) {
 	}
 	for i, h := range s.Network.Hosts {
 		if !isHostPort(h) {
-			v.add(index("sandbox.network", i), fmt.Sprintf("got %q", h), `want "host:port", such as "proxy.golang.org:443" or "*.example.org:443"`)
+			v.add(index("sandbox.network", i), fmt.Sprintf("got %q", h), `want "host:port", such as "api.example.org:443" or "*.example.org:443"`)
 		}
 	}
 	for i, name := range s.Env {

@@ -102,7 +102,7 @@ func TestToolchainEnv(t *testing.T) {
 	got := ToolchainEnv(home, func(string) string { return "" }, exists)
 	want := map[string]string{
 		"PYENV_ROOT": filepath.Join(home, ".pyenv"),
-		"GOPROXY":    "file://" + filepath.ToSlash(filepath.Join(home, "go/pkg/mod/cache/download")) + ",https://proxy.golang.org,direct",
+		"GOPROXY":    "file://" + filepath.ToSlash(filepath.Join(home, "go/pkg/mod/cache/download")) + ",direct",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -100,7 +100,7 @@ func ToolchainEnv(home string, getenv func(string) string, exists func(string) b
 	if download := filepath.Join(cache, "cache", "download"); exists(download) {
 		next := getenv("GOPROXY")
 		if next == "" {
-			next = "https://proxy.golang.org,direct"
+			next = "direct"
 		}
 		env["GOPROXY"] = "file://" + filepath.ToSlash(download) + "," + next
 	}

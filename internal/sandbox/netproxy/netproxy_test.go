@@ -28,16 +28,16 @@ func TestParse(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	rules, err := Parse([]string{
-		"example.org:443", "*.npmjs.org:443", "any.org:*", "203.0.113.7:80", "10.1.2.3:8080", "[::1]:9000", "intranet.corp:8080", "*:21",
+		"example.org:443", "*.example.net:443", "any.org:*", "203.0.113.7:80", "10.1.2.3:8080", "[::1]:9000", "intranet.corp:8080", "*:21",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := map[string]string{
-		"example.org": "93.184.216.34", "registry.npmjs.org": "104.16.1.1", "npmjs.org": "104.16.1.1", "any.org": "127.0.0.1 169.254.169.254",
-		"both.npmjs.org": "127.0.0.1 104.16.1.2", "intranet.corp": "10.1.2.3", "evil.npmjs.org": "10.1.2.3", "mapped.npmjs.org": "::ffff:127.0.0.1",
-		"nat.npmjs.org": "64:ff9b::7f00:1", "six.npmjs.org": "2606:4700::1", "sixtofour.npmjs.org": "2002:7f00:1::", "ula.npmjs.org": "fd00::1", "anything.at": "93.184.216.35",
-		"zero.npmjs.org": "0.0.0.0", "cgnat.npmjs.org": "100.64.0.1", "multicast.npmjs.org": "224.0.0.1",
+		"example.org": "93.184.216.34", "registry.example.net": "104.16.1.1", "example.net": "104.16.1.1", "any.org": "127.0.0.1 169.254.169.254",
+		"both.example.net": "127.0.0.1 104.16.1.2", "intranet.corp": "10.1.2.3", "evil.example.net": "10.1.2.3", "mapped.example.net": "::ffff:127.0.0.1",
+		"nat.example.net": "64:ff9b::7f00:1", "six.example.net": "2606:4700::1", "sixtofour.example.net": "2002:7f00:1::", "ula.example.net": "fd00::1", "anything.at": "93.184.216.35",
+		"zero.example.net": "0.0.0.0", "cgnat.example.net": "100.64.0.1", "multicast.example.net": "224.0.0.1",
 	}
 	looked := ""
 	p := New(Config{Rules: rules, Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
@@ -57,21 +57,21 @@ func TestCheck(t *testing.T) {
 		{"EXAMPLE.org.", 443, "93.184.216.34:443"},
 		{"example.org", 80, ""},
 		{"sub.example.org", 443, ""},
-		{"registry.npmjs.org", 443, "104.16.1.1:443"},
-		{"npmjs.org", 443, ""},
-		{"evilnpmjs.org", 443, ""},
+		{"registry.example.net", 443, "104.16.1.1:443"},
+		{"example.net", 443, ""},
+		{"evilexample.net", 443, ""},
 		{"any.org", 80, ""},                       // loopback and the metadata service
-		{"both.npmjs.org", 443, "104.16.1.2:443"}, // the public one only
+		{"both.example.net", 443, "104.16.1.2:443"}, // the public one only
 		{"intranet.corp", 8080, "10.1.2.3:8080"},  // both are named
-		{"evil.npmjs.org", 443, ""},               // the address is named with another port
-		{"mapped.npmjs.org", 443, ""},
-		{"nat.npmjs.org", 443, ""},
-		{"sixtofour.npmjs.org", 443, ""},
-		{"ula.npmjs.org", 443, ""},
-		{"zero.npmjs.org", 443, ""},
-		{"cgnat.npmjs.org", 443, ""},
-		{"multicast.npmjs.org", 443, ""},
-		{"six.npmjs.org", 443, "[2606:4700::1]:443"},
+		{"evil.example.net", 443, ""},               // the address is named with another port
+		{"mapped.example.net", 443, ""},
+		{"nat.example.net", 443, ""},
+		{"sixtofour.example.net", 443, ""},
+		{"ula.example.net", 443, ""},
+		{"zero.example.net", 443, ""},
+		{"cgnat.example.net", 443, ""},
+		{"multicast.example.net", 443, ""},
+		{"six.example.net", 443, "[2606:4700::1]:443"},
 		{"10.1.2.3", 8080, "10.1.2.3:8080"},
 		{"10.1.2.3", 8081, ""},
 		{"127.0.0.1", 21, ""}, // a star is for names, and public addresses
