@@ -60,9 +60,9 @@ func TestCheck(t *testing.T) {
 		{"registry.example.net", 443, "104.16.1.1:443"},
 		{"example.net", 443, ""},
 		{"evilexample.net", 443, ""},
-		{"any.org", 80, ""},                       // loopback and the metadata service
+		{"any.org", 80, ""},                         // loopback and the metadata service
 		{"both.example.net", 443, "104.16.1.2:443"}, // the public one only
-		{"intranet.corp", 8080, "10.1.2.3:8080"},  // both are named
+		{"intranet.corp", 8080, "10.1.2.3:8080"},    // both are named
 		{"evil.example.net", 443, ""},               // the address is named with another port
 		{"mapped.example.net", 443, ""},
 		{"nat.example.net", 443, ""},
