@@ -13,8 +13,9 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
 
-// sixOut is a parent that sends out four general subagents and two forks in one
-// turn, and hands over what they found. child is what each of them does.
+// sixOut is a parent that sends out two general subagents, two of the explorer's
+// kind and two forks in one turn, and hands over what they found. child is what each
+// of them does.
 func sixOut(child func(r *llmtest.Request) llmtest.Reply) llmtest.Script {
 	return func(r *llmtest.Request) llmtest.Reply {
 		switch prompt := r.LastUser(); {
@@ -24,9 +25,19 @@ func sixOut(child func(r *llmtest.Request) llmtest.Reply) llmtest.Script {
 			return llmtest.Done("together: " + strings.Join(r.Results(), "\n"))
 		}
 		return llmtest.Text("I send six.").
-			Call("task", `{"description":"four parts","prompts":["part 1","part 2","part 3","part 4"]}`).
+			Call("task", `{"description":"two parts","prompts":["part 1","part 2"]}`).
+			Call("task", `{"description":"two more","prompts":["part 3","part 4"],"subagent_type":"explorer"}`).
 			Call("task", `{"description":"two forks","prompts":["part 5","part 6"],"fork":true}`)
 	}
+}
+
+// startWithExplorer starts a daemon that knows one custom agent.
+func startWithExplorer(t *testing.T, script llmtest.Script, overrides ...string) *daemon {
+	t.Helper()
+	d := newPlace(t, script, overrides...)
+	d.sh(`mkdir agents && printf -- '---\nname: explorer\ndescription: looks around\ntools: Read, LS, Bash\n---\nYou explore.\n' > agents/explorer.md`)
+	d.start()
+	return d
 }
 
 // napping counts the shells' sleeps that run. A shell that only sleeps becomes it.
@@ -41,7 +52,7 @@ func children(parent string) (names []string) {
 
 func TestTwoParentsOfSixWithTwoPlaces(t *testing.T) {
 	t.Parallel()
-	d := start(t, sixOut(func(r *llmtest.Request) llmtest.Reply {
+	d := startWithExplorer(t, sixOut(func(r *llmtest.Request) llmtest.Reply {
 		if r.Last().Role != "user" {
 			return llmtest.Done("found in " + r.LastUser())
 		}
@@ -66,6 +77,15 @@ func TestTwoParentsOfSixWithTwoPlaces(t *testing.T) {
 			}
 		}
 	}
+	explored := 0
+	for _, r := range d.model.Requests() {
+		if strings.HasPrefix(r.System(), "You explore.") {
+			explored++
+		}
+	}
+	if explored != 2*2*2 {
+		t.Errorf("%d requests have the custom agent's prompt, want 8", explored)
+	}
 	for _, r := range d.requests("part 5") {
 		if !strings.Contains(r.FirstUser(), "send them out") {
 			t.Error("a fork does not begin with its parent's conversation")
@@ -84,7 +104,7 @@ func TestTwoParentsOfSixWithTwoPlaces(t *testing.T) {
 func TestStopOfAParentEndsItsChildren(t *testing.T) {
 	t.Parallel()
 	sleep := nap(t)
-	d := start(t, sixOut(func(*llmtest.Request) llmtest.Reply { return command(sleep) }))
+	d := startWithExplorer(t, sixOut(func(*llmtest.Request) llmtest.Reply { return command(sleep) }))
 	d.begin("a", "send them out")
 	d.until("six commands run", func() bool { return napping(t, sleep) == 6 })
 	os.WriteFile(d.task("a", "_stop"), nil, 0o644)
@@ -109,7 +129,7 @@ func TestStopOfAParentEndsItsChildren(t *testing.T) {
 func TestKillWhileChildrenWork(t *testing.T) {
 	t.Parallel()
 	sleep := nap(t)
-	d := start(t, sixOut(func(r *llmtest.Request) llmtest.Reply {
+	d := startWithExplorer(t, sixOut(func(r *llmtest.Request) llmtest.Reply {
 		if results := r.Results(); len(results) > 0 && !strings.Contains(results[0], "orked here") {
 			return llmtest.Done("told: " + results[0])
 		}
