@@ -184,3 +184,26 @@ func TestNothingIsShownOfARoundThatIsNotRecorded(t *testing.T) {
 	d.ended("a", "output.txt")
 	d.state("a", taskdir.AwaitingReply, round.Failed)
 }
+
+// The number of a device may be another one after every start of the machine. Taken
+// files are deleted all the same.
+func TestTakenFilesAreDeletedOnAnotherDevice(t *testing.T) {
+	d := heard(t, "two\n")
+	st := &state{}
+	if _, err := replay(d.journal(), 0, st, nil); err != nil {
+		t.Fatal(err)
+	}
+	id := st.Dir
+	id.Dev++
+	line, err := encode(&record{At: time.Now(), Moved: &id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.rewriteJournal(append(d.readJournal(), recordLine(t, string(line))...))
+	l := d.start("a", nil)
+	d.gone("a", ".taken-1-reply.txt")
+	l.end()
+	if l.memo == nil || l.memo.Dir.Dev == id.Dev {
+		t.Errorf("the session is known as %+v", l.memo)
+	}
+}

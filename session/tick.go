@@ -43,6 +43,14 @@ func (s *Session) arm() {
 
 // tick does what is due.
 func (s *Session) tick(ctx context.Context, now time.Time) error {
+	if (s.phase == Awaiting || s.phase == Ended) && len(s.held) > 0 {
+		// Such as that the directory has another number since the machine started anew:
+		// nothing else may come that it could be written with.
+		if err := s.sync(ctx); err != nil {
+			return err
+		}
+		s.unload()
+	}
 	s.dropTaken(now)
 	if err := s.retryPending(ctx, now); err != nil {
 		return err
