@@ -141,6 +141,9 @@ func (s *Session) fork(b *beganRecord) *round.Failure {
 	if other {
 		return fail("there is a _history.json as well; a conversation starts from one of them")
 	}
+	if s.cfg.Alone && from != s.task {
+		return fail("tasks do not share their conversations here (share in [sandbox] of config.toml); gasupervisor fork makes a task of another one's conversation")
+	}
 	conv, err := Conversation(s.cfg.StateDir, from, Latest)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

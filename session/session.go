@@ -83,6 +83,9 @@ type Config struct {
 	Admit func(task string) (wait time.Duration)
 	// Children is how sessions reach their subagents.
 	Children Children
+	// Alone keeps a context.json from naming another task's conversation to start from:
+	// an agent can write its own.
+	Alone bool
 	// Park makes Run return while there is nothing but a reply to wait for: its caller
 	// keeps the Memo, and starts the session again for a look or when Memo.Due comes.
 	// Thousands that wait then need neither a goroutine nor its stack.

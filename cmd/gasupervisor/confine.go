@@ -186,6 +186,9 @@ func (b *toolbox) allow(task, dir string, s round.Settings, writes bool, network
 		TaskDir: dir, WorkDir: s.WorkDir, InputFiles: s.InputFiles, OutputFiles: s.OutputFiles, Writes: writes,
 		Named: map[string]string{taskdir.PlanFile: filepath.Join(dir, taskdir.PlanFile)},
 	}
+	for _, parent := range s.Parents {
+		ask.Parents = append(ask.Parents, taskdir.TaskPath(b.config.TempDir, parent))
+	}
 	var private confine.Private
 	if b.confinement != nil {
 		var err error

@@ -85,7 +85,7 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 		Redact:      redact.New(c.Secrets()...),
 	})
 	sup := supervisor.New(supervisor.Config{
-		Session: session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout,
+		Session: session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout, Alone: !c.Sandbox.Share,
 			Admit:    func(task string) time.Duration { return accounts.Start(task, c.Limits.TasksPerHour) },
 			Children: session.Children{MaxDepth: c.Agent.MaxDepth}},
 		MaxRunning:  c.MaxRunning,

@@ -90,6 +90,7 @@ func (s *state) job(d tool.Delegation) (round.Job, error) {
 		WorkDir: parent.WorkDir, InputFiles: parent.InputFiles, OutputFiles: parent.OutputFiles, Child: true,
 		LLM: s.head.LLM, Model: s.head.Model, Verbose: parent.Verbose,
 	}
+	set.Parents = append(slices.Clone(parent.Parents), s.in.Task)
 	set.Networks = parent.Networks
 	if s.def.Network != nil {
 		set.Networks = append(slices.Clone(set.Networks), s.def.Network)

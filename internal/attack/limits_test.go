@@ -284,6 +284,11 @@ func TestShareFalse(t *testing.T) {
 				return ""
 			}},
 	})
+	for key, value := range map[string]any{"input_files": map[string]string{"k": p.task("other", "private.txt")}, "fork_from": "t1", "work_dir": p.task("other")} {
+		task := p.begin(map[string]any{key: value}, command("cat ../other/*"))
+		_, output := p.finish(task)
+		judge(t, p, attack{name: "share = false: context.json names another task in " + key, expected: "ended before a token, naming the key", wants: key}, []string{output})
+	}
 	// A task whose directory is granted as a whole has the others' covered.
 	results, _ := p.finish(p.begin(map[string]any{"work_dir": p.path("gas")}, command("ls temp; ls temp/other"+through+"; cat temp/other/private.txt; ls temp/other/..")))
 	judge(t, p, attack{name: "share = false: a working directory around temp/", expected: "covered", wants: absent}, results)

@@ -86,7 +86,7 @@ func TestWriting(t *testing.T) {
 		{name: "setuid programs", line: "cp /usr/bin/id sid; chmod 4755 sid; ./sid; su -c id </dev/null" + through + "; sudo -n id" + through + "; grep NoNewPrivs /proc/self/status", wants: `NoNewPrivs:\s1`, expected: "no new privileges"},
 		{name: "write_to_file: the same places", tools: []tool{
 			write(p.path("outside/new"), "x"), write(p.path("home/.bashrc"), "x"), write("/etc/cron.d/x", "x"), write(p.path("docs/readme.txt"), "x"),
-			write(".git/hooks/pre-commit", "x"), write(".git/config", "x"), write(".git", "x"), write("../outside/new", "x"), write(p.path("gas/config.toml"), "x"),
+			write(".git/hooks/pre-commit", "x"), write(".git/config", "x"), write(".git/commondir", "x"), write(".git", "x"), write("../outside/new", "x"), write(p.path("gas/config.toml"), "x"),
 			write(p.path("gas/state/x"), "x"),
 		}, wants: `is refused`, expected: "each refused, with the path and why"},
 		{name: "write_to_file through links that a command made", tools: []tool{

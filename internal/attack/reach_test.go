@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -79,6 +80,14 @@ func TestKernel(t *testing.T) {
 		{name: "signals to the daemon", line: "kill -9 @PID@" + through + "; kill -9 -1; sleep 0.1; echo x", wants: `No such process|killed|137`, expected: "no such process", check: alive},
 		{name: "the kernel's switches in /proc", line: "(echo b > /proc/sysrq-trigger)" + through + "; (echo 1 > /proc/sys/vm/drop_caches)" + through + "; (echo x > /proc/sys/kernel/core_pattern)" + through + "; (echo 1000 > /proc/1/oom_score_adj)" + through, wants: readOnly, expected: "read-only"},
 		{name: "32-bit and other calls", line: "file -L /lib/ld-linux.so.2 2>/dev/null; ./probe syscalls | grep -E 'x32|future'", wants: `x32: held.*\n.*future: held`, expected: "refused"},
+		{name: "leave a setuid program for others to run", line: "./probe setuid; cp /usr/bin/id mine; chmod 4755 mine" + through + "; chmod g+s mine" + through + "; install -m 4755 mine mine2" + through + "; mkdir d && touch plain && chmod 755 plain && echo x > plain && cat plain",
+			wants: `fchmodat2: held`, expected: "not permitted", check: func(p *place) string {
+				out, err := exec.Command("find", p.path("project"), "-perm", "/6000", "-type", "f", "-newer", p.path("gas/config.toml")).CombinedOutput()
+				if err != nil || len(out) > 0 {
+					return fmt.Sprintf("%v: %s", err, out)
+				}
+				return ""
+			}},
 		{name: "a terminal's input", line: "(exec 3<>/dev/tty) && echo THR\"\"OUGH; tty; ls /dev/pts", wants: `(?i)no such|not a tty`, expected: "there is none"},
 	})
 	if os.Geteuid() == 0 {

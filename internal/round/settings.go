@@ -37,6 +37,9 @@ type Settings struct {
 	// Child marks the settings of a subagent: the files are its parent's, for it to
 	// reach and not for it to account for.
 	Child bool `json:"child,omitempty"`
+	// Parents are the names of the tasks that a subagent was sent out by, the topmost
+	// first. context.json cannot set them.
+	Parents []string `json:"parents,omitempty"`
 	// Networks are lists of "host:port" patterns that bound what commands of a
 	// subagent reach, each of them: those of its parents. None is no further bound, an
 	// empty list allows nothing. context.json cannot set them.

@@ -63,6 +63,10 @@ type Ceiling struct {
 type Ask struct {
 	// TaskDir is the task's directory.
 	TaskDir string
+	// Parents are the directories of the tasks that sent this one out. They may be
+	// read, and what lies in them may be asked for; they themselves are not to be
+	// written, since that would command their tasks.
+	Parents []string
 	// WorkDir is context.json's work_dir, "" where it has none.
 	WorkDir string
 	// InputFiles and OutputFiles are context.json's, name to path.
@@ -110,6 +114,7 @@ type Policy struct {
 	named    map[string]string
 	ceiling  Ceiling
 	places   map[string]string
+	parents  []string
 }
 
 // RefusalError says which path was refused and what a person can do about it.
@@ -159,7 +164,8 @@ func Build(c Ceiling, a Ask) (Policy, error) {
 		p.WorkDir, p.Fence = p.TaskDir, p.tempDir
 	}
 
-	read := slices.Concat(c.System, c.Read, []string{p.TaskDir, p.WorkDir})
+	p.parents = cleaned(a.Parents)
+	read := slices.Concat(c.System, c.Read, p.parents, []string{p.TaskDir, p.WorkDir})
 	write := []string{p.TaskDir, p.WorkDir}
 	if a.WorkDir != "" {
 		if err := p.within(c, Write, "work_dir", a.WorkDir); err != nil {
@@ -221,10 +227,12 @@ func (p Policy) within(c Ceiling, access Access, key, path string) error {
 		r.Key = key
 		return r
 	}
-	if c.Unrestricted || under(path, p.TaskDir) {
+	if c.Unrestricted || under(path, p.TaskDir) || underAny(path, p.parents) && (access == Read || !slices.Contains(p.parents, path)) {
 		return nil
 	}
-	if access == Write && under(path, p.tempDir) && !c.Share {
+	// An agent can write its own context.json, so that what this names is no proof
+	// that a person wanted it.
+	if under(path, p.tempDir) && !c.Share && (access == Write || !underAny(path, c.Read)) {
 		return refuse("it belongs to other tasks, and tasks do not share their directories",
 			`share = true in [sandbox] of config.toml would allow it`)
 	}
@@ -369,7 +377,8 @@ func gitControl(path string) bool {
 	}
 	control := func(s string) bool {
 		switch strings.ToLower(s) {
-		case "hooks", "config", "config.worktree":
+		case "hooks", "config", "config.worktree",
+			"commondir", "gitdir": // these say that all of that is elsewhere
 			return true
 		}
 		return false

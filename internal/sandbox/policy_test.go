@@ -65,6 +65,18 @@ func TestBuild(t *testing.T) {
 		{"work_dir is another task, shared", nil, work("/srv/ga/temp/other"), "", ""},
 		{"work_dir is another task, alone", alone, work("/srv/ga/temp/other"), "work_dir", "share = true"},
 		{"work_dir is its own, alone", alone, work("/srv/ga/temp/t/sub"), "", ""},
+		{"work_dir is its parent, alone", alone, func(a *Ask) {
+			a.Parents, a.WorkDir = []string{"/srv/ga/temp/other"}, "/srv/ga/temp/other"
+		}, "work_dir", "share = true"},
+		{"work_dir is in its parent, alone", alone, func(a *Ask) {
+			a.Parents, a.WorkDir = []string{"/srv/ga/temp/other"}, "/srv/ga/temp/other/sub"
+		}, "", ""},
+		{"input of its parent, alone", alone, func(a *Ask) {
+			a.Parents, a.InputFiles = []string{"/srv/ga/temp/other"}, map[string]string{"d": "/srv/ga/temp/other/x"}
+		}, "", ""},
+		{"work_dir is its parent's neighbour, alone", alone, func(a *Ask) {
+			a.Parents, a.WorkDir = []string{"/srv/ga/temp/other"}, "/srv/ga/temp/other2"
+		}, "work_dir", "share = true"},
 		{"work_dir is all tasks, alone", alone, work("/srv/ga/temp"), "work_dir", "share = true"},
 		{"input in a root", nil, in("/data/a.csv"), "", ""},
 		{"input that may be read", nil, in("/ref/a.csv"), "", ""},
@@ -72,7 +84,8 @@ func TestBuild(t *testing.T) {
 		{"input in /etc", nil, in("/etc/shadow"), `input_files "d"`, "read"},
 		{"input is the configuration", nil, in("/srv/ga/config.toml"), `input_files "d"`, "belongs to the daemon"},
 		{"input is an agent", nil, in("/srv/ga/agents/x.md"), "", ""},
-		{"input of another task, alone", alone, in("/srv/ga/temp/other/output.txt"), "", ""},
+		{"input of another task, alone", alone, in("/srv/ga/temp/other/output.txt"), `input_files "d"`, "share = true"},
+		{"input of another task, alone, that may be read", func(c *Ceiling) { c.Share, c.Read = false, []string{"/srv/ga/temp/other"} }, in("/srv/ga/temp/other/output.txt"), "", ""},
 		{"input relative", nil, in("a.csv"), `input_files "d"`, "absolute"},
 		{"output in a root", nil, out("/data/r/a.csv"), "", ""},
 		{"output beside the roots", nil, out("/srv/x.csv"), `output_files "d"`, "roots"},
@@ -137,9 +150,8 @@ func TestCheck(t *testing.T) {
 		{"alone", func(c *Ceiling) { c.Share = false }, nil, "/srv/ga/temp/t", []row{
 			{"/srv/ga/temp/t/notes.md", "rw"}, {"/srv/ga/temp/other/notes.md", ""}, {"/srv/ga/temp/x.txt", ""}, {"/srv/ga/temp", ""},
 		}},
-		{"alone, above the fence", func(c *Ceiling) { c.Share = false }, func(a *Ask) {
+		{"alone, above the fence", func(c *Ceiling) { c.Share, c.Read = false, []string{"/srv/ga/temp/other/output.txt"} }, func(a *Ask) {
 			a.WorkDir = "/srv/ga"
-			a.InputFiles = map[string]string{"x": "/srv/ga/temp/other/output.txt"}
 		}, "/srv/ga", []row{
 			{"/srv/ga/src/main.go", "rw"}, {"/srv/ga/temp/t/notes.md", "rw"}, {"/srv/ga/temp/other/notes.md", ""},
 			{"/srv/ga/temp/other/output.txt", "r"}, {"/srv/ga/config.toml", ""}, {"/srv/ga/state", ""},
@@ -149,6 +161,7 @@ func TestCheck(t *testing.T) {
 			{"/data/repo/.git/config", "r"}, {"/data/repo/.git/hooks/post-commit", "r"}, {"/data/repo/.git/hooks", "r"},
 			{"/data/repo/.git", "r"}, {"/data/repo/sub/.git/config", "r"}, {"/data/repo/.GIT/Config", "r"},
 			{"/data/repo/.git/modules/a/b/hooks/x", "r"}, {"/data/repo/.git/worktrees/w/config.worktree", "r"},
+			{"/data/repo/.git/commondir", "r"}, {"/data/repo/.git/worktrees/w/gitdir", "r"},
 			{"/data/repo/.git/COMMIT_EDITMSG", "rw"}, {"/data/repo/.git/refs/heads/config", "rw"}, {"/data/repo/config", "rw"},
 			{"/data/repo/hooks/x", "rw"}, {"/data/repo/.github/config", "rw"}, {"/data/other", ""},
 		}},

@@ -37,6 +37,7 @@ func (a Ask) Resolve() Ask {
 	}
 	a.TaskDir = resolveOr(a.TaskDir)
 	a.WorkDir = resolveOr(a.WorkDir)
+	a.Parents = resolveAll(a.Parents)
 	a.InputFiles = resolveMap(a.InputFiles)
 	a.OutputFiles = resolveMap(a.OutputFiles)
 	a.Named = resolveMap(a.Named)
@@ -46,7 +47,7 @@ func (a Ask) Resolve() Ask {
 
 // Paths returns the paths of a.
 func (a Ask) Paths() []string {
-	paths := slices.Concat([]string{a.TaskDir}, slices.Collect(maps.Values(a.InputFiles)), slices.Collect(maps.Values(a.OutputFiles)))
+	paths := slices.Concat([]string{a.TaskDir}, a.Parents, slices.Collect(maps.Values(a.InputFiles)), slices.Collect(maps.Values(a.OutputFiles)))
 	if a.WorkDir != "" {
 		paths = append(paths, a.WorkDir)
 	}

@@ -11,9 +11,13 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 )
 
-// maxEntries bounds how much is looked through for checkouts. What lies deeper
-// than that is not protected, and Extras.Truncated says so.
-const maxEntries = 100_000
+// maxEntries bounds how much is looked through for checkouts in one granted
+// directory, and maxRepositories how many are taken up there. What lies deeper is not
+// protected, and Extras.Truncated says so.
+const (
+	maxEntries      = 100_000
+	maxRepositories = 300
+)
 
 // Checkouts looks for git checkouts in what p grants, and returns what has to be
 // kept in them and what they need beside it. It reads directories and the small
@@ -21,6 +25,7 @@ const maxEntries = 100_000
 func Checkouts(p sandbox.Policy) Extras {
 	f := &finder{policy: p, left: maxEntries, seen: map[string]bool{}}
 	for _, root := range cleaned(p.Write) {
+		f.left, f.repositories = maxEntries, maxRepositories
 		f.walk(root)
 	}
 	if !slices.Contains(p.Write, p.WorkDir) {
@@ -32,8 +37,9 @@ func Checkouts(p sandbox.Policy) Extras {
 type finder struct {
 	policy sandbox.Policy
 	found  Extras
-	left   int
 	seen   map[string]bool
+	// left is how many entries, repositories how many of those, may still be looked at.
+	left, repositories int
 }
 
 // walk looks through a directory, near things first.
@@ -115,6 +121,10 @@ func (f *finder) gitDir(dir string) {
 		return
 	}
 	f.seen[dir+"/."] = true
+	if f.repositories--; f.repositories < 0 {
+		f.found.Truncated = true
+		return
+	}
 	f.found.Pin = append(f.found.Pin, dir)
 	config := filepath.Join(dir, "config")
 	f.found.Keep = append(f.found.Keep, filepath.Join(dir, "hooks"))
@@ -129,6 +139,10 @@ func (f *finder) gitDir(dir string) {
 		at := filepath.Join(dir, "worktrees", e.Name())
 		if !e.IsDir() {
 			continue
+		}
+		if f.repositories--; f.repositories < 0 {
+			f.found.Truncated = true
+			return
 		}
 		f.found.Pin = append(f.found.Pin, at)
 		for _, name := range []string{"commondir", "gitdir", "config.worktree"} {

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -118,10 +119,23 @@ func TestCheckoutsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := &finder{left: 4, seen: map[string]bool{}}
+	f := &finder{left: 4, repositories: 1, seen: map[string]bool{}}
 	f.walk(dir)
 	if !f.found.Truncated {
 		t.Error("it went on, or did not say that it stopped")
+	}
+	// An agent makes many that look like repositories.
+	for i := range 5 {
+		for _, name := range []string{"HEAD", "objects", "refs"} {
+			if err := os.MkdirAll(filepath.Join(dir, "r"+strconv.Itoa(i), name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f = &finder{left: 1000, repositories: 3, seen: map[string]bool{}}
+	f.walk(dir)
+	if !f.found.Truncated || len(f.found.Pin) != 3 {
+		t.Errorf("it took up %q", f.found.Pin)
 	}
 }
 

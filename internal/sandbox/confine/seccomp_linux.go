@@ -113,6 +113,9 @@ func (p *program) call(number uint32, body func(*program)) {
 	*p = append(*p, b...)
 }
 
+// protocols are those of internet sockets; 0 is the usual one for the type.
+var protocols = []uint32{0, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6, unix.IPPROTO_MPTCP}
+
 // sockets says which sockets a command may make.
 type sockets int
 
@@ -174,8 +177,46 @@ func filter(arch uint32, socks sockets, absent []uint32) program {
 		p.say(sayError(unix.EPERM))
 	})
 	p.call(unix.SYS_SOCKET, func(p *program) { p.sockets(socks) })
+	for _, c := range modes {
+		p.call(c.number, func(p *program) { p.mode(c) })
+	}
+	// Its mode is in memory, too: programs fall back to openat.
+	p.skipUnless(unix.SYS_OPENAT2, 1)
+	p.say(sayError(unix.ENOSYS))
 	p.say(sayAllow)
 	return p
+}
+
+// modeCall is a call that gives a file its mode, in the argument of that number. Where
+// flags is not negative the mode counts only if the argument of that number says that
+// a file is to be made; else it may be anything.
+type modeCall struct {
+	number      uint32
+	mode, flags int
+}
+
+// modes are the calls by which a file would become setuid or setgid: one that
+// outlives the command, for others on the machine to run.
+var modes = append([]modeCall{
+	{unix.SYS_FCHMOD, 1, -1}, {unix.SYS_FCHMODAT, 2, -1}, {unix.SYS_FCHMODAT2, 2, -1}, {unix.SYS_OPENAT, 3, 2}, {unix.SYS_MKNODAT, 2, -1},
+}, modesHere...)
+
+const (
+	setIDs = unix.S_ISUID | unix.S_ISGID
+	// makes are the flags of open that make a file: O_CREAT, and what O_TMPFILE has
+	// beside O_DIRECTORY.
+	makes = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+)
+
+func (p *program) mode(c modeCall) {
+	if c.flags >= 0 {
+		p.load(low(uint32(c.flags)))
+		p.skipUnlessAny(makes, 3)
+	}
+	p.load(low(uint32(c.mode)))
+	p.skipUnlessAny(setIDs, 1)
+	p.say(sayError(unix.EPERM))
+	p.say(sayAllow)
 }
 
 // sockets checks socket(family, type, protocol).
@@ -189,10 +230,16 @@ func (p *program) sockets(s sockets) {
 		p.skipUnless(unix.AF_UNIX, 1)
 		p.say(sayAllow)
 	}
-	p.skipUnless(unix.AF_INET, 1)
-	p.say(sayAllow)
-	p.skipUnless(unix.AF_INET6, 1)
-	p.say(sayAllow)
+	// Of the internet's protocols, the common ones: others are modules of the kernel
+	// that nobody has looked at for long.
+	p.skipIf(unix.AF_INET, 1)
+	p.skipUnless(unix.AF_INET6, uint8(2+2*len(protocols)))
+	p.load(low(2))
+	for _, n := range protocols {
+		p.skipUnless(n, 1)
+		p.say(sayAllow)
+	}
+	p.say(sayError(unix.EPROTONOSUPPORT))
 	// Programs list their interfaces and addresses with this one protocol.
 	p.skipUnless(unix.AF_NETLINK, 3)
 	p.load(low(2))

@@ -2,4 +2,7 @@
 
 package confine
 
-var deniedHere []uint32
+var (
+	deniedHere []uint32
+	modesHere  []modeCall
+)

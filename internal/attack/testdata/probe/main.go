@@ -54,6 +54,8 @@ func main() {
 		say("mknod block", unix.Mknod(args[0], unix.S_IFBLK|0o666, int(unix.Mkdev(254, 0))))
 	case "memory":
 		memory(args[0])
+	case "setuid":
+		setuid()
 	case "threads":
 		threads()
 	case "without-namespaces":
@@ -171,6 +173,8 @@ func sockets() {
 		{"netlink, netfilter", unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER},
 		{"netlink, sockets", unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_SOCK_DIAG},
 		{"vsock", unix.AF_VSOCK, unix.SOCK_STREAM, 0},
+		{"sctp", unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP},
+		{"dccp", unix.AF_INET6, 6, unix.IPPROTO_DCCP},
 		{"packets", unix.AF_PACKET, unix.SOCK_RAW, 0x0300},
 		{"raw", unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP},
 		{"kernel's ciphers", unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
@@ -255,6 +259,28 @@ func memory(way string) {
 			return
 		}
 	}
+}
+
+// setuid leaves programs behind that run as whoever runs this.
+func setuid() {
+	os.WriteFile("s", []byte("x"), 0o755)
+	f, _ := os.Open("s")
+	how := unix.OpenHow{Flags: unix.O_CREAT | unix.O_WRONLY, Mode: 0o4755}
+	fd, err := unix.Openat2(unix.AT_FDCWD, "s2", &how)
+	say("openat2", err)
+	_ = fd
+	for mode := range map[uint32]bool{0o4755: true, 0o2755: true, 0o6755: true} {
+		_, err = unix.Open("s3", unix.O_CREAT|unix.O_WRONLY, mode)
+		say("open", err)
+		_, err = unix.Open(".", unix.O_TMPFILE|unix.O_WRONLY, mode)
+		say("open, without a name", err)
+		say("chmod", unix.Chmod("s", mode))
+		say("fchmod", unix.Fchmod(int(f.Fd()), mode))
+		say("fchmodat", raw(unix.SYS_FCHMODAT, ^uintptr(99), ptr("s"), uintptr(mode)))
+		say("fchmodat2", raw(unix.SYS_FCHMODAT2, ^uintptr(99), ptr("s"), uintptr(mode), 0))
+		say("mknod", unix.Mknod("s4", unix.S_IFREG|mode, 0))
+	}
+	say("capabilities of a file", unix.Setxattr("s", "security.capability", []byte("\x01\x00\x00\x02\xff\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0))
 }
 
 // threads starts threads until the runtime gives up.
