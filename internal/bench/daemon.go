@@ -77,6 +77,7 @@ type daemon struct {
 	model             *model
 	env               []string
 	profiles          *http.Client
+	started           time.Time
 }
 
 // startDaemon starts the program in dir. overrides are variables that override
@@ -123,6 +124,7 @@ func (d *daemon) launch() error {
 	}
 	cmd := exec.Command(d.binary, "run", "--config", filepath.Join(d.dir, "config.toml"))
 	cmd.Env, cmd.Stderr = d.env, log
+	d.started = time.Now()
 	d.process, err = startProcess(cmd)
 	return err
 }

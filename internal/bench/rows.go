@@ -409,8 +409,16 @@ func (b *bench) waitingDaemon(ctx context.Context, d *daemon) (w waiting, err er
 
 // idleShare is the part of one core that the daemon uses while nothing happens.
 func (b *bench) idleShare(ctx context.Context, d *daemon) (float64, error) {
-	// What the rounds before have left to do is over in a moment.
-	if err := pause(ctx, 3*time.Second); err != nil {
+	// What the rounds before have left to do is over in a moment. The look at all
+	// tasks comes once a minute, spread over some seconds; the first after a start
+	// finds them all new.
+	left := 3 * time.Second
+	if b.idle >= time.Minute {
+		const spread = 12 * time.Second
+		left = max(left, time.Minute-time.Since(d.started)%time.Minute+spread)
+		b.say("waiting %s, until the minute's look is over", left.Round(time.Second))
+	}
+	if err := pause(ctx, left); err != nil {
 		return 0, err
 	}
 	b.say("measuring: %s of nothing", b.idle)
