@@ -105,7 +105,7 @@ open(sys.argv[1] + "/v1.0.0.info", "w").write('{"Version":"v1.0.0"}')
 	}
 	p.sh("python3 pack.py mod/example.org/dep/@v")
 	goPath := "PATH=" + systemPath + ":/usr/local/go/bin"
-	p.sh("cd project && export " + goPath + " GOPATH=$HOME/go GOCACHE=$PWD/../gocache GOFLAGS=-modcacherw GOPROXY=file://" + p.path("mod") + " GONOSUMDB=* GONOSUMCHECK=1 GOFLAGS=-mod=mod && go mod tidy && go mod download")
+	p.sh("cd project && export " + goPath + " GOPATH=$HOME/go GOMODCACHE=$HOME/go/pkg/mod GOCACHE=$PWD/../gocache GOFLAGS=-modcacherw GOPROXY=file://" + p.path("mod") + " GONOSUMDB=* GONOSUMCHECK=1 GOFLAGS=-mod=mod && go mod tidy && go mod download")
 	p.before = nil
 	cmd := exec.CommandContext(context.Background(), binary, "check", "--policy", p.path("c.json"), "--run", "go test ./... && echo tested")
 	p.write("c.json", fmt.Sprintf(`{"work_dir": %q}`, p.path("project")))
