@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/history"
-	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
@@ -51,20 +50,11 @@ func (s *Session) closeRound(ctx context.Context) error {
 	if err := s.sync(ctx); err != nil {
 		return err
 	}
-	if !s.st.Joined && s.st.RoundText != "" {
-		// The message counts as said, for the reply that may come.
-		join := &appendRecord{Turn: s.st.Turn, Messages: []llm.Message{{Role: llm.User, Content: s.st.RoundText}}}
-		if err := s.hold(&record{Append: join}); err != nil {
-			return err
-		}
+	end := &closedRecord{
+		Outcome: r.outcome, Shown: s.showEnd(), Deadline: time.Now().Add(s.cfg.ReplyTimeout),
+		// A message that no request has seen counts as said, for the reply that may come.
+		Join: !s.st.Joined && s.st.RoundText != "",
 	}
-	if r.output != nil {
-		// What is shown next must not be all that a start after a crash finds.
-		if err := s.sync(ctx); err != nil {
-			return err
-		}
-	}
-	end := &closedRecord{Outcome: r.outcome, Shown: s.showEnd(), Deadline: time.Now().Add(s.cfg.ReplyTimeout)}
 	if err := s.commit(ctx, &record{Closed: end}); err != nil {
 		return err
 	}

@@ -173,6 +173,9 @@ type (
 		Shown int64 `json:"shown,omitempty"`
 		// Deadline is until when a reply is waited for.
 		Deadline time.Time `json:"deadline,omitzero"`
+		// Join says that the round's message joins the conversation with this record. One
+		// of its own could be all that a crash leaves, and the message be said again.
+		Join bool `json:"join,omitempty"`
 	}
 
 	endedRecord struct {

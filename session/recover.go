@@ -277,6 +277,16 @@ func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir
 	if err := s.repair(dir, sight); err != nil {
 		return false, err
 	}
+	if s.known().Session > 1 {
+		// The process before may have owed the earlier session its markers.
+		n, err := dir.NextOld()
+		if err != nil {
+			return false, fmt.Errorf("look at the earlier sessions of task %q: %w", s.task, err)
+		}
+		if n > 1 {
+			s.say(&unsaid{aside: n - 1})
+		}
+	}
 	if err := s.resumeTaken(ctx, dir, sight.Taken); err != nil {
 		return false, err
 	}

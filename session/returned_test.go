@@ -207,3 +207,63 @@ func TestTakenFilesAreDeletedOnAnotherDevice(t *testing.T) {
 		t.Errorf("the session is known as %+v", l.memo)
 	}
 }
+
+// The message of a round that never asked a model joins the conversation with the
+// round's end, or not at all: were it there alone, it would be said again.
+func TestMessageJoinsWithTheEndOfItsRound(t *testing.T) {
+	st := &state{}
+	apply := func(r record) {
+		t.Helper()
+		if err := st.apply(&r, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := newDesk(t, runnerFunc(func(context.Context, round.Input, round.Emit) round.Outcome {
+		return round.Outcome{Reason: round.Failed, Error: &round.Failure{Kind: "policy", Message: "no"}}
+	}))
+	d.put("a", "input.txt", "go")
+	l := d.start("a", nil)
+	d.ended("a", "output.txt")
+	d.state("a", taskdir.AwaitingReply, round.Failed)
+	l.end()
+	joined := 0
+	if _, err := replay(d.journal(), 0, st, func(r *record) error {
+		if len(st.Conversation) > joined {
+			joined = len(st.Conversation)
+			if r.Closed == nil {
+				t.Errorf("it joined with %+v", r)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if joined != 1 || st.Conversation[0].Content != "go" {
+		t.Errorf("the conversation is %+v", st.Conversation)
+	}
+	apply(record{Round: &roundRecord{Round: 1}})
+	apply(record{Closed: &closedRecord{Outcome: round.Outcome{Reason: round.Stopped}}})
+	if len(st.Conversation) != 1 {
+		t.Errorf("a round without a message added to the conversation: %+v", st.Conversation)
+	}
+}
+
+// A daemon that was killed while it owed a replaced session its marker pays at the
+// next start.
+func TestMarkerAsideIsWrittenAtTheNextStart(t *testing.T) {
+	b := newBlocked()
+	d := newDesk(t, b)
+	d.put("a", "input.txt", "one")
+	l := d.start("a", nil)
+	<-b.began
+	d.put("a", "input.txt", "two")
+	<-b.began
+	d.ended("a", "old/1/output.txt")
+	l.end()
+	d.quiet("a", "old/1/output.txt", "Turn 1")
+	d.start("a", nil)
+	<-b.began
+	d.ended("a", "old/1/output.txt")
+	close(b.finish)
+	d.ended("a", "output.txt")
+}

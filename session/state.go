@@ -326,6 +326,10 @@ func (s *state) setAside(n int) {
 
 func (s *state) close(r *record) {
 	c := r.Closed
+	if c.Join {
+		s.Conversation = append(s.Conversation, llm.Message{Role: llm.User, Content: s.RoundText})
+		s.Joined = true
+	}
 	s.Phase, s.Outcome, s.Reason, s.ClosedAt, s.Deadline = Awaiting, c, c.Reason, r.At, c.Deadline
 	s.Begun, s.Reserved = nil, llm.Amount{}
 	for i := range s.Children {

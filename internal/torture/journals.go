@@ -24,6 +24,7 @@ type life struct {
 	answers  []llm.Message
 	conv     []llm.Message
 	aside    bool
+	text     string // of the open round's message
 	ended    string
 	resumed  int
 }
@@ -50,13 +51,19 @@ type entry struct {
 		Seq                 uint64
 		File, Text, Outcome string
 	}
-	Round  *struct{ Round int }
+	Round *struct {
+		Round int
+		Seq   uint64
+	}
 	Began  *struct{ History []llm.Message }
 	Answer *struct{ Message llm.Message }
 	Append *struct{ Messages []llm.Message }
-	Closed *struct{ Reason string }
-	Ended  *struct{ Reason string }
-	Aside  *struct{ N int }
+	Closed *struct {
+		Reason string
+		Join   bool
+	}
+	Ended *struct{ Reason string }
+	Aside *struct{ N int }
 	Resumed,
 	Rewrite *json.RawMessage
 }
@@ -79,11 +86,16 @@ func (l *life) add(e *entry) {
 	switch {
 	case e.Opened != nil:
 		l.session, l.input = e.Opened.Session, e.Opened.Text
-		l.rounds = []roundLife{{n: 0}}
+		l.rounds, l.text = []roundLife{{n: 0}}, e.Opened.Text
 	case e.Message != nil:
 		l.messages = append(l.messages, journalled(*e.Message))
 	case e.Round != nil:
-		l.rounds = append(l.rounds, roundLife{n: e.Round.Round})
+		l.rounds, l.text = append(l.rounds, roundLife{n: e.Round.Round}), ""
+		for _, m := range l.messages {
+			if m.Seq == e.Round.Seq {
+				l.text = m.Text
+			}
+		}
 	case e.Began != nil:
 		if len(l.rounds) == 1 {
 			l.conv = slices.Clone(e.Began.History)
@@ -94,6 +106,9 @@ func (l *life) add(e *entry) {
 	case e.Append != nil:
 		l.conv = append(l.conv, e.Append.Messages...)
 	case e.Closed != nil:
+		if e.Closed.Join {
+			l.conv = append(l.conv, llm.Message{Role: llm.User, Content: l.text})
+		}
 		if n := len(l.rounds); n > 0 {
 			l.rounds[n-1].reason = e.Closed.Reason
 		}
