@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -141,6 +142,25 @@ func eventNames(files []file) (found []string) {
 		})
 	}
 	return found
+}
+
+// TestMapIsWhole wants every package in the map that docs/architecture.md draws.
+func TestMapIsWhole(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, chart, _ := strings.Cut(string(doc), "\n## Packages\n")
+	chart, _, _ = strings.Cut(chart, "\n## ")
+	seen := map[string]bool{}
+	for _, f := range load(t) {
+		if pkg := f.pkg(); pkg != "" && !seen[pkg] {
+			seen[pkg] = true
+			if !regexp.MustCompile(`\b` + regexp.QuoteMeta(path.Base(pkg)) + `\b`).MatchString(chart) {
+				t.Errorf("package %s is not in the map of docs/architecture.md", pkg)
+			}
+		}
+	}
 }
 
 // TestLinks looks for links in the docs that lead to no file.
