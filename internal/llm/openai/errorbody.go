@@ -265,8 +265,9 @@ func windowIn(s string) int {
 }
 
 // retryAfter reads the delay that a response's header asks for, 0 where it asks
-// for none.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+// for none. limited says that a rate limit refused the request: the headers that
+// tell how a rate limit stands come with other answers too, and delay nothing then.
+func retryAfter(h http.Header, limited bool, now time.Time) time.Duration {
 	seconds := func(s string, unit time.Duration) time.Duration {
 		f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 		if err != nil || f <= 0 || f > 1e9 {
@@ -285,6 +286,14 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 			return t.Sub(now)
 		}
 	}
+	if !limited {
+		return 0
+	}
+	return resetAfter(h, now)
+}
+
+// resetAfter is how long it takes until a rate limit that is used up is not any more.
+func resetAfter(h http.Header, now time.Time) time.Duration {
 	// The resets of what is used up, as durations; OpenAI and Groq send these.
 	var longest time.Duration
 	for _, what := range []string{"Requests", "Tokens"} {
