@@ -73,7 +73,8 @@ func (m *models) client(e *config.LLM, model string) *openai.Client {
 		IdleTimeout: m.config.Agent.IdleTimeout, Transport: m.http,
 	}
 	if e.Price != nil && model == e.Model {
-		cfg.Price = &openai.Price{Input: e.Price.Input, Cached: e.Price.Cached, Output: e.Price.Output}
+		price := llm.Price(*e.Price)
+		cfg.Price = &price
 	}
 	return openai.New(cfg)
 }

@@ -64,8 +64,6 @@ type answer struct {
 	spoken string
 	finish string
 	usage  *usage
-	// content is whether anything of an answer came at all.
-	content bool
 }
 
 type call struct {
@@ -234,16 +232,12 @@ func (a *answer) say(s string) {
 	if s == "" {
 		return
 	}
-	a.content = true
 	text, reasoning := a.think.feed(s)
 	a.emit(text, reasoning)
 }
 
 func (a *answer) reason(s string) {
-	if s != "" {
-		a.content = true
-		a.emit("", s)
-	}
+	a.emit("", s)
 }
 
 func (a *answer) emit(text, reasoning string) {
@@ -271,8 +265,6 @@ func (a *answer) call(raw json.RawMessage, i, n int, whole bool) {
 	if v, ok := d["index"]; ok && json.Unmarshal(v, &index) != nil {
 		index = -1
 	}
-	a.content = true
-
 	var c *call
 	switch {
 	case whole:
