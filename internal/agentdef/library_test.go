@@ -93,6 +93,14 @@ func TestLoad(t *testing.T) {
 	if d, _ := s.Lookup("twin"); d.Description != "first" {
 		t.Errorf("of two files the second won: %+v", d)
 	}
+	if d, _ := s.Lookup("reviewer"); len(d.Tools) > 0 {
+		d.Tools[0] = "execute_command"
+		if again, _ := s.Lookup("reviewer"); again.Tools[0] == d.Tools[0] {
+			t.Error("a caller changed what others look up")
+		}
+	} else {
+		t.Errorf("%+v has no tools", d)
+	}
 	if d, _ := s.Lookup("free"); d.Tools != nil {
 		t.Errorf("an agent of .claude/agents without tools has %v, want the session's", d.Tools)
 	}
