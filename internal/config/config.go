@@ -12,7 +12,7 @@
 // three well-known variables and one override per value, "why does it call that
 // address" is otherwise hard to answer.
 //
-// The package is a leaf. It reads files and, through Options, the environment;
+// The package knows nothing of those who are configured. It reads files and, through Options, the environment;
 // it changes neither, except that Options.Unset is called for the variables
 // that held keys.
 package config

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/netproxy"
 )
 
 // Validate reports every value that cannot work. What it returns holds an *Error
@@ -27,7 +29,7 @@ func (c *Config) Validate() error {
 	v.sandbox(c)
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
-	if c.Web.Listen != "" && !isHostPort(c.Web.Listen) {
+	if c.Web.Listen != "" && !isListenAddress(c.Web.Listen) {
 		v.add("web.listen", fmt.Sprintf("got %q", c.Web.Listen), `want "host:port", such as "127.0.0.1:8787", or "" for none`)
 	}
 	return v.faults.orNil()
@@ -285,7 +287,7 @@ func (v *validator) sandbox(c *Config) {
 		}
 	}
 	for i, h := range s.Network.Hosts {
-		if !isHostPort(h) {
+		if _, err := netproxy.Parse([]string{h}); err != nil {
 			v.add(index("sandbox.network", i), fmt.Sprintf("got %q", h), `want "host:port", such as "api.example.org:443" or "*.example.org:443"`)
 		}
 	}
@@ -315,13 +317,14 @@ func isInteger(s string) bool {
 	return err == nil
 }
 
-func isHostPort(s string) bool {
+// isListenAddress reports whether one can listen there: the host may be empty.
+func isListenAddress(s string) bool {
 	_, port, err := net.SplitHostPort(s)
 	if err != nil {
 		return false
 	}
 	n, err := strconv.Atoi(port)
-	return port == "*" || err == nil && n >= 1 && n <= 65535
+	return err == nil && n >= 1 && n <= 65535
 }
 
 // within reports whether path is dir or lies in it.
