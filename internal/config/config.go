@@ -20,6 +20,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -339,8 +340,7 @@ func (c *Config) LLM(choice string) (*LLM, error) {
 			return &c.LLMs[i], nil
 		}
 	}
-	var n int
-	if _, err := fmt.Sscanf(choice, "%d", &n); err == nil && fmt.Sprint(n) == choice {
+	if n, err := strconv.Atoi(choice); err == nil {
 		i := n % len(c.LLMs)
 		if i < 0 {
 			i += len(c.LLMs)
