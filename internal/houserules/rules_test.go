@@ -20,7 +20,7 @@ func layers() []row {
 			why:   "it moves sessions about, and knows neither files nor models"},
 		{pkg: "session", may: []string{"internal/round", "internal/taskdir", "internal/journal", "internal/history", "internal/llm", "internal/jsonscan", "internal/fault", "plan"},
 			why: "a round is run by whoever is given as session.Runner, here or one day on another machine"},
-		{pkg: "internal/retention", may: []string{"internal/taskdir", "internal/journal", "internal/atomicfile"},
+		{pkg: "internal/retention", may: []string{"internal/taskdir", "internal/journal", "internal/atomicfile", "internal/lock"},
 			why: "it packs directories that no session uses any more"},
 		{pkg: "internal/agent", may: []string{"internal/round", "internal/llm", "internal/tool", "internal/agentdef", "internal/history", "internal/budget", "internal/redact", "internal/loop", "internal/schema", "plan"},
 			tests: []string{"internal/llm/llmtest", "internal/llm/openai", "internal/llm/pool", "internal/llm/texttools"},
