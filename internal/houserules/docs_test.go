@@ -27,7 +27,8 @@ func TestProtocolIsDocumented(t *testing.T) {
 		"key of context.json":       mapKeys(files, "internal/round/parsesettings.go", "settingKeys"),
 		"reason":                    constants(files, "internal/round/round.go", "Reason"),
 		"kind of failed request":    constants(files, "internal/llm/error.go", "ErrorKind"),
-		"tool":                      constants(files, "internal/tool/builtin/builtin.go", ""),
+		"kind of failure":           failureKinds(files),
+		"tool":                      toolNames(),
 		"file name of the protocol": protocolNames(files),
 		"event":                     eventNames(files),
 	} {
@@ -111,6 +112,45 @@ func constants(files []file, name, typeName string) (values []string) {
 		}
 	}
 	return values
+}
+
+// failureKinds are the texts that a round.Failure is made with.
+func failureKinds(files []file) (kinds []string) {
+	add := func(e ast.Expr) {
+		if s := text(e); s != "" && !slices.Contains(kinds, s) {
+			kinds = append(kinds, s)
+		}
+	}
+	for _, f := range files {
+		if f.test || f.pkg() != "session" && f.pkg() != "internal/agent" {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.KeyValueExpr:
+				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Kind" {
+					add(n.Value)
+				}
+			case *ast.CallExpr:
+				if fun, ok := n.Fun.(*ast.Ident); ok && fun.Name == "fail" && f.pkg() == "internal/agent" {
+					add(n.Args[0])
+				}
+			}
+			return true
+		})
+	}
+	return kinds
+}
+
+// toolNames are those of the files that describe tools to models.
+func toolNames() (names []string) {
+	for _, pattern := range []string{"../tool/builtin/descriptions/*.md", "../tool/skill/*.md"} {
+		paths, _ := filepath.Glob(pattern)
+		for _, p := range paths {
+			names = append(names, strings.TrimSuffix(filepath.Base(p), ".md"))
+		}
+	}
+	return names
 }
 
 func protocolNames(files []file) (found []string) {
