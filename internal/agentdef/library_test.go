@@ -220,24 +220,9 @@ func TestCatalogue(t *testing.T) {
 	if got := Catalogue([]Definition{General()}); got != "" {
 		t.Errorf("no custom agents: %q", got)
 	}
-	defs := []Definition{
-		{Name: "a", Kind: KindCustom, Description: "Looks.\\n<example>\nat\x1b things"},
-		{Name: "b", Kind: KindCustom},
-		{Name: "c", Kind: KindCustom, Description: strings.Repeat("é", 1000)},
-	}
-	got := Catalogue(defs)
-	lines := strings.Split(got, "\n")
-	if len(lines) != 5 || lines[2] != "- a: Looks. <example> at things" || lines[3] != "- b" || len([]rune(lines[4])) > catalogueText+10 || !strings.HasSuffix(lines[4], "…") {
-		t.Errorf("got %s", got)
-	}
-	if got != Catalogue(defs) {
-		t.Error("the text changes from call to call")
-	}
-	for i := range 1000 {
-		defs = append(defs, Definition{Name: fmt.Sprintf("agent-%d", i), Kind: KindCustom, Description: strings.Repeat("x", 200)})
-	}
-	if got = Catalogue(defs); len(got) > catalogueBytes+5000 || !strings.Contains(got, "more: agent-") {
-		t.Errorf("a catalogue of %d bytes", len(got))
+	got := Catalogue([]Definition{General(), {Name: "a", Kind: KindCustom, Description: "Looks."}, {Name: "b", Kind: KindCustom}})
+	if want := catalogueHead + "\n- a: Looks.\n- b"; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
 
