@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -275,7 +276,7 @@ func (l *Loaded) absolute() {
 		paths = append(paths, &c.LLMs[i].APIKeyFile)
 	}
 	if len(c.Sandbox.Roots) == 0 && c.TempDir != "" {
-		c.Sandbox.Roots = []string{c.TempDir, l.Dir}
+		c.Sandbox.Roots = append([]string{c.TempDir}, l.ownRoot()...)
 	}
 	c.Sandbox.Roots = slices.Clone(c.Sandbox.Roots)
 	c.Sandbox.Read = slices.Clone(c.Sandbox.Read)
@@ -289,6 +290,21 @@ func (l *Loaded) absolute() {
 			*p = resolve(l.Dir, *p)
 		}
 	}
+}
+
+// ownRoot is the configuration's directory as a root of the sandbox; none where a
+// command that may write there could put another config.toml in its place, for the
+// next start: one that is there is covered, one that is missing, or a link, cannot be.
+func (l *Loaded) ownRoot() []string {
+	if l.File == "" {
+		return nil
+	}
+	if fi, err := os.Lstat(l.File); err != nil || fi.Mode()&fs.ModeSymlink != 0 {
+		l.Warnings = append(l.Warnings, fmt.Sprintf("%s is a link, which cannot be kept from being replaced, so its directory is no root: "+
+			"name what tasks may use in roots of [sandbox]", l.File))
+		return nil
+	}
+	return []string{l.Dir}
 }
 
 // resolve makes a path absolute: "~/" is the home directory, anything else
