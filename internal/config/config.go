@@ -12,7 +12,7 @@
 // three well-known variables and one override per value, "why does it call that
 // address" is otherwise hard to answer.
 //
-// The package is a leaf. It reads files and, through Options, the environment;
+// The package knows nothing of those who are configured. It reads files and, through Options, the environment;
 // it changes neither, except that Options.Unset is called for the variables
 // that held keys.
 package config
@@ -20,6 +20,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -339,8 +340,7 @@ func (c *Config) LLM(choice string) (*LLM, error) {
 			return &c.LLMs[i], nil
 		}
 	}
-	var n int
-	if _, err := fmt.Sscanf(choice, "%d", &n); err == nil && fmt.Sprint(n) == choice {
+	if n, err := strconv.Atoi(choice); err == nil {
 		i := n % len(c.LLMs)
 		if i < 0 {
 			i += len(c.LLMs)

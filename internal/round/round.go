@@ -268,8 +268,8 @@ type Outcome struct {
 
 // Failure is a readable cause: what, where, and what to do.
 type Failure struct {
-	// Kind is an llm.ErrorKind or one of context, policy, history, journal,
-	// panic, no_answer, max_turns, timeout, budget, loop.
+	// Kind is an llm.ErrorKind, or one of those that docs/protocol.md lists beside the
+	// reasons.
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
 }

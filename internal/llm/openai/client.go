@@ -44,9 +44,6 @@ const tailTimeout = 10 * time.Second
 // lets its connection be used again.
 const drainTimeout = 50 * time.Millisecond
 
-// Price is in USD per million tokens.
-type Price = llm.Price
-
 // Config describes one LLM.
 type Config struct {
 	// Name is the configured entry's name, for errors and Response.LLM.
@@ -72,7 +69,7 @@ type Config struct {
 	// lines count as something, for ten times as long.
 	IdleTimeout time.Duration
 	// Price, where not nil, gives the cost.
-	Price *Price
+	Price *llm.Price
 	// Transport carries the requests; nil makes one with NewTransport. Sharing
 	// one among LLMs saves connections.
 	Transport http.RoundTripper
