@@ -99,6 +99,8 @@ func (s *Session) emitted(ctx context.Context, e round.Event) error {
 	case round.AnswerRestarted:
 		r.output.Line("\n[answer interrupted, asked again]\n")
 		s.event("answer_restarted", map[string]any{"turn": r.turn, "reason": e.Reason})
+	case round.Waits:
+		s.showWait(e)
 	case round.Answered:
 		err := s.commit(ctx, &record{Answer: &answerRecord{
 			Turn: e.Turn, Message: e.Message, Spent: e.Spent, Context: e.Context, Window: e.Window, LLM: e.LLM, Model: e.Model, Begun: e.Begun,

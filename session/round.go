@@ -46,7 +46,9 @@ type running struct {
 	// openCall is the tool call whose line in the output is unfinished.
 	openCall   string
 	latestTool string
-	heading    bool
+	// waits is what the request under way waits for; its Why is empty without one.
+	waits   round.Waits
+	heading bool
 	// unwritten says that output could not be written, and that the log knows.
 	unwritten bool
 }

@@ -66,6 +66,26 @@ func (s *Session) showCallEnded(e round.ToolEnded) {
 	s.statusSoon()
 }
 
+// longEnough is from which wait on the output speaks of it.
+const longEnough = 5 * time.Second
+
+// showWait shows that the model's answer is late, and why: in status.json, and where
+// it takes long for those who read along.
+func (s *Session) showWait(e round.Waits) {
+	r := s.run
+	known := !e.Until.IsZero() && e.Until.Sub(r.waits.Until).Abs() < time.Second
+	r.waits = e
+	s.statusSoon()
+	if e.Why == "" || known {
+		return
+	}
+	fields := map[string]any{"turn": r.turn, "why": e.Why, "until": taskdir.Time{Time: e.Until}}
+	s.event("waits", fields)
+	if left := time.Until(e.Until); left >= longEnough {
+		r.output.Line(fmt.Sprintf("[waits %s, until %s: %s]", left.Round(time.Second), e.Until.UTC().Format(time.RFC3339), e.Why))
+	}
+}
+
 func (s *Session) finishCallLine() {
 	if s.run.openCall != "" {
 		s.run.openCall = ""
@@ -162,6 +182,9 @@ func (s *Session) status(dir *taskdir.Dir) *taskdir.Status {
 	v.Agent, v.LLM, v.Model = taskdir.Text(st.Agent), taskdir.Text(st.LLM), taskdir.Text(st.Model)
 	if r := s.run; r != nil {
 		v.Turn, v.LatestTool = max(v.Turn, r.turn), taskdir.Text(r.latestTool)
+		if w := r.waits; w.Why != "" {
+			v.Waiting = &taskdir.Waiting{Since: taskdir.Time{Time: w.Since}, Until: taskdir.Time{Time: w.Until}, Why: w.Why}
+		}
 	}
 	if s.phase == Awaiting {
 		v.ReplyDeadline = taskdir.Time{Time: s.deadline()}

@@ -94,6 +94,37 @@ func TestTwentyTasksOnAnLLMThatAllowsTwo(t *testing.T) {
 	}
 }
 
+// A wait at the provider's rate limit is no silence: whoever looks sees it.
+func TestWaitAtARateLimitIsShown(t *testing.T) {
+	t.Parallel()
+	d := start(t, llmtest.Always(llmtest.Status(429, "slow down, please").RetryAfter(time.Hour/10)))
+	before := time.Now()
+	d.begin("a", "begin")
+	d.until("status.json says that it waits", func() bool {
+		st := d.status("a")
+		return st != nil && st.Waiting != nil
+	})
+	w := d.status("a").Waiting
+	if left := w.Until.Sub(before); left < 6*time.Minute || left > 10*time.Minute || w.Since.Before(before.Add(-time.Second)) || w.Since.After(time.Now()) {
+		t.Errorf("waits since %s, until %s; it was asked at %s and told to wait for six minutes", w.Since, w.Until, before)
+	}
+	wants(t, "why it waits", w.Why, "rate_limit", "slow down, please")
+	ls, _, _ := d.cli("ls")
+	wants(t, "ls", ls, "running, waits, ", " left", "slow down, please")
+	show, _, _ := d.cli("show", "a")
+	wants(t, "show", show, "waits", "slow down, please")
+	wants(t, "events.jsonl", d.read(d.task("a", "events.jsonl")), `"event":"waits"`, "slow down, please")
+	d.sh(`touch temp/a/_stop`)
+	text := d.output("a", 0)
+	wants(t, "output.txt", text, "[waits 6m", "slow down, please]")
+	if n := strings.Count(text, "[waits"); n != 1 {
+		t.Errorf("the output speaks of the wait %d times, want 1", n)
+	}
+	if st := d.comes("a", taskdir.AwaitingReply); st.Waiting != nil {
+		t.Errorf("after the round it waits for %+v", st.Waiting)
+	}
+}
+
 func TestProviderThatOnlyFails(t *testing.T) {
 	t.Parallel()
 	d := start(t, llmtest.Always(llmtest.Status(http.StatusInternalServerError, "The server had an error.")), "GASUPERVISOR_AGENT_RETRIES=1")

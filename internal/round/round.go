@@ -136,6 +136,14 @@ type (
 	// and is asked for again.
 	AnswerRestarted struct{ Reason string }
 
+	// Waits says that the turn's request is held back, by a rate limit or between
+	// attempts, and why; with an empty Why, that it no longer is. Until is zero where
+	// nobody knows.
+	Waits struct {
+		Since, Until time.Time
+		Why          string
+	}
+
 	// Answered records a complete answer of the model. Durable before any of its
 	// calls runs.
 	Answered struct {
@@ -222,6 +230,7 @@ func (HeadPrepared) event()    {}
 func (TurnStarted) event()     {}
 func (TextStreamed) event()    {}
 func (AnswerRestarted) event() {}
+func (Waits) event()           {}
 func (Answered) event()        {}
 func (ToolBegun) event()       {}
 func (ToolEnded) event()       {}
