@@ -53,7 +53,7 @@ func (s *Session) closeRound(ctx context.Context) error {
 	end := &closedRecord{
 		Outcome: r.outcome, Shown: s.showEnd(), Deadline: time.Now().Add(s.cfg.ReplyTimeout),
 		// A message that no request has seen counts as said, for the reply that may come.
-		Join: !s.st.Joined && s.st.RoundText != "",
+		Join: !s.st.Joined && !blank(s.st.RoundText),
 	}
 	if err := s.commit(ctx, &record{Closed: end}); err != nil {
 		return err

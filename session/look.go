@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 
@@ -60,6 +61,9 @@ func (s *Session) lookOnce(ctx context.Context) error {
 		}
 	}
 	if err := s.lookAtInput(ctx, dir, sight.Input); err != nil {
+		return err
+	}
+	if err := s.lookAtRefusedInput(ctx, dir, sight); err != nil {
 		return err
 	}
 	if later && s.phase != Idle {
@@ -210,6 +214,20 @@ func (s *Session) lookAtInput(ctx context.Context, dir *taskdir.Dir, stat *taskd
 		return nil
 	}
 	return s.tryPending(ctx, dir, &pending{p: dir.InPlace(taskdir.InputFile), file: taskdir.InputFile})
+}
+
+// lookAtRefusedInput answers a task that begins with something else than a file in
+// place of its input.txt. Where a session is known there is a warning in its status.
+func (s *Session) lookAtRefusedInput(ctx context.Context, dir *taskdir.Dir, sight taskdir.Sight) error {
+	if s.phase != Idle || s.leftover || sight.Outputs > 0 {
+		return nil
+	}
+	for _, r := range sight.Refused {
+		if r.Name == taskdir.InputFile {
+			return s.refuseInput(ctx, dir, fmt.Errorf("%s: %s", r.Name, r.Why))
+		}
+	}
+	return nil
 }
 
 // inputRead decides whether a whole input.txt is a new one: it is if its text

@@ -117,6 +117,8 @@ const (
 	dropAfter = time.Second
 	// minimumWait is what is left at least of a reply wait after a restart.
 	minimumWait = 30 * time.Second
+	// rightsWait is how long a file may be another user's before it is refused.
+	rightsWait = 5 * time.Second
 	// longWait is after how long a file that is never whole is complained about.
 	longWait = 60 * time.Second
 	// maxCrashes ends a round that crashed the daemon this often without progress.
@@ -196,6 +198,8 @@ type arrival struct {
 	file    string
 	seq     uint64
 	content taskdir.Content
+	// refused is why an input cannot be worked on; "" where it can.
+	refused string
 }
 
 // New makes the session of a task. memo is what an earlier Session.Run of this
