@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -131,4 +132,32 @@ func TestPlantedLinksReachNoVictim(t *testing.T) {
 		t.Errorf("%d requests for the linked directory", n)
 	}
 	d.accepted()
+}
+
+// What a session says at its limit is what works: a reply has as many turns again,
+// another max_turns counts for a fork and from the next input.
+func TestLimitsAreRaisedAsTheMessageSays(t *testing.T) {
+	t.Parallel()
+	d := start(t, func(r *llmtest.Request) llmtest.Reply {
+		if r.Fields["tool_choice"] != nil {
+			return llmtest.Text("so far")
+		}
+		if strings.Contains(r.LastUser(), "raised") && r.Turn() > 8 {
+			return llmtest.Done("all of it")
+		}
+		return call("list_files", "path", fmt.Sprint("dir", r.Turn()))
+	})
+	d.sh(`mkdir temp/a; echo '{"max_turns": 2}' > temp/a/context.json; echo begin > temp/a/input.txt`)
+	wants(t, "the output at the limit", d.output("a", 0), "[max_turns: ", "all of its 2 turns", "Reply to go on with as many again",
+		"another max_turns in context.json counts from the next input.txt", "gasupervisor fork")
+	d.sh(`echo '{"max_turns": 20}' > temp/a/context.json; echo "go on" > temp/a/reply.txt`)
+	wants(t, "the output of the reply", d.output("a", 1), "all of its 2 turns")
+	d.comes("a", taskdir.AwaitingReply)
+	if out, errOut, code := d.cli("fork", "a", "b", "--input", "raised, go on", "--wait"); code != 0 || !strings.Contains(out, "all of it") {
+		t.Errorf("the fork exits with %d: %s%s", code, out, errOut)
+	}
+	last := d.model.Requests()[d.model.Count()-1]
+	if !last.Has("begin") {
+		t.Error("the fork does not know the conversation")
+	}
 }
