@@ -169,8 +169,10 @@ type Session struct {
 	seenInput fileMark
 	// arrived is what the happening in progress brought.
 	arrived *arrival
-	// said holds complaints that are not to be repeated.
-	said map[string]bool
+	// said holds troubles that are not to be repeated, and complaints what was said of
+	// things in place of protocol files.
+	said       map[string]bool
+	complaints []string
 	// reopened says that the open round was found in the journal: another process may
 	// have run it.
 	reopened bool

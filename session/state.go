@@ -218,6 +218,9 @@ func (s *state) addMessage(r *record) {
 	case taskdir.ForkFile:
 		s.HistoryMark = mark
 	}
+	if m.Refused {
+		s.warn(m.File + " was " + m.Outcome)
+	}
 	if m.Refused && m.File == taskdir.ReplyFile {
 		s.Notes = append(s.Notes, round.Note{Seq: m.Seq, Kind: noteReply})
 	}
@@ -359,7 +362,7 @@ func (s *state) setAside(n int) {
 func (s *state) close(r *record) {
 	c := r.Closed
 	if c.Join {
-		s.Conversation = append(s.Conversation, llm.Message{Role: llm.User, Content: s.RoundText})
+		s.Conversation = append(s.Conversation, llm.Message{Role: llm.User, Content: round.SupervisorMark + s.RoundText})
 		s.Joined = true
 	}
 	s.Phase, s.Outcome, s.Reason, s.ClosedAt, s.Deadline = Awaiting, c, c.Reason, r.At, c.Deadline

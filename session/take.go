@@ -91,7 +91,8 @@ func (s *Session) readPending(ctx context.Context, dir *taskdir.Dir, p *pending)
 		if !p.told && notWhole.Waited > longWait {
 			p.told = true
 			s.log().Warn("file has been open for writing for long; it is read when its writer closes it", "file", p.file)
-			s.warn(p.file + " has been open for writing for more than a minute; it is read when its writer closes it")
+			err = s.warn(ctx, p.file+" has been open for writing for more than a minute; it is read when its writer closes it")
+			return c, false, err
 		}
 		return c, false, nil
 	}

@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,5 +102,54 @@ func TestRefusedInputAndARestart(t *testing.T) {
 		if st := d.status(task); st.Session != 1 || st.Reason != "failed" {
 			t.Errorf("%s: session %d, reason %q", task, st.Session, st.Reason)
 		}
+	}
+}
+
+// What stands in place of a control file is in the task's warnings, and in the log
+// once, however often the task is looked at.
+func TestThingsInPlaceOfFilesAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	d := start(t, done)
+	d.sh(`mkdir temp/unborn; ln -s ../x temp/unborn/context.json`)
+	d.begin("waits", "begin")
+	d.output("waits", 0)
+	d.sh(`ln -s ../x temp/waits/reply.txt`)
+	d.until("the warning is in status.json", func() bool {
+		return slices.Contains(d.status("waits").Warnings, "reply.txt: it is a symbolic link")
+	})
+	said := func(task, file string) int {
+		n := 0
+		for line := range strings.Lines(d.log()) {
+			if strings.Contains(line, "refused a file") && strings.Contains(line, "task="+task) && strings.Contains(line, "file="+file) {
+				n++
+			}
+		}
+		return n
+	}
+	looks := func(name string) {
+		for i := range 3 {
+			d.sh(`echo note > temp/waits/_keyinfo; echo note > temp/unborn/_keyinfo`)
+			d.until("the note is taken", func() bool { _, err := os.Lstat(d.task("waits", "_keyinfo")); return err != nil })
+			d.fence(fmt.Sprint(name, i))
+		}
+	}
+	looks("fence")
+	if a, b := said("waits", "reply.txt"), said("unborn", "context.json"); a != 1 || b != 1 {
+		t.Errorf("the log speaks of the waiting task's file %d times, of the other's %d times, want once each", a, b)
+	}
+	// Another one is another.
+	d.sh(`for t in waits/reply.txt unborn/context.json; do ln -s ../y temp/.new; mv temp/.new temp/$t; done`)
+	looks("more")
+	if a, b := said("waits", "reply.txt"), said("unborn", "context.json"); a != 2 || b != 2 {
+		t.Errorf("with new ones the log speaks of the waiting task's file %d times, of the other's %d times, want twice each", a, b)
+	}
+	if n := len(d.status("waits").Warnings); n != 1 {
+		t.Errorf("%d warnings, want one: %q", n, d.status("waits").Warnings)
+	}
+	d.stop()
+	d.start()
+	d.fence("after the restart")
+	if n := len(d.status("waits").Warnings); n != 1 {
+		t.Errorf("%d warnings after a restart, want one", n)
 	}
 }

@@ -283,6 +283,9 @@ type Failure struct {
 	Message string `json:"message"`
 }
 
+// SupervisorMark begins a round's message in the conversation, where models see it.
+const SupervisorMark = "[supervisor]\n"
+
 // The causes with which a session cancels a runner's context. A runner that is
 // stopped or replaced records what it has (a partial answer, results of tools
 // that were cut short), so that the conversation stays valid; one that is told of a
