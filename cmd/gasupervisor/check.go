@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -136,22 +134,8 @@ func checkConfig(l *config.Loaded) []finding {
 
 func checkDirs(l *config.Loaded) []finding {
 	var found []finding
-	for _, d := range []struct{ key, path string }{{"temp_dir", l.Config.TempDir}, {"state_dir", l.Config.StateDir}} {
-		st, err := os.Stat(d.path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			found = append(found, finding{levelNote, d.key, d.path + " does not exist yet", "the daemon makes it"})
-		case err != nil:
-			found = append(found, finding{levelProblem, d.key, err.Error(), "make it accessible to the daemon's user"})
-		case !st.IsDir():
-			found = append(found, finding{levelProblem, d.key, d.path + " is no directory", "move it away, or configure another directory"})
-		default:
-			if err := writable(d.path); err != nil {
-				found = append(found, finding{levelProblem, d.key, err.Error(), "make it writable for the daemon's user"})
-			} else {
-				found = append(found, finding{levelOK, d.key, d.path, ""})
-			}
-		}
+	for _, p := range places(&l.Config) {
+		found = append(found, checkPlace(p))
 	}
 	held, err := lock.Probe(l.Config.TempDir)
 	switch {
@@ -167,15 +151,6 @@ func checkDirs(l *config.Loaded) []finding {
 		found = append(found, finding{levelNote, "daemon", "not running", "gasupervisor run, or gasupervisor service start"})
 	}
 	return found
-}
-
-// writable tries it, which tells more than rights do.
-func writable(dir string) error {
-	f, err := os.CreateTemp(dir, ".check-*")
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 func countTasks(tempDir string) int {

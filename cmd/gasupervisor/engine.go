@@ -48,10 +48,8 @@ type engine struct {
 // takes no locks.
 func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	c := &l.Config
-	for dir, perm := range map[string]os.FileMode{c.TempDir: 0o755, c.StateDir: 0o700} {
-		if err := os.MkdirAll(dir, perm); err != nil {
-			return nil, fmt.Errorf("make directory: %w", err)
-		}
+	if err := makePlaces(c, log); err != nil {
+		return nil, err
 	}
 	accounts := usage.New(filepath.Join(c.StateDir, usage.DirName), nil, func(err error) {
 		if err != nil {
