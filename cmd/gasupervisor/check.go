@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -46,7 +48,7 @@ func (a *app) checkCommand() *cobra.Command {
 	var policy, line string
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check configuration, LLMs, limits and confinement",
+		Short: "Check configuration, LLMs, limits, programs and confinement",
 		Long: `Looks at everything that the daemon needs, and says for each thing what to do if it
 is not as it should be. It asks each LLM's server for its models, which costs nothing.
 Exit code 1: something keeps the daemon from working.
@@ -92,6 +94,7 @@ func (a *app) check(ctx context.Context, asJSON, offline bool) error {
 			add(checkLLMs(ctx, l)...)
 		}
 		add(checkWatches("/proc/sys/fs/inotify", countTasks(l.Config.TempDir))...)
+		add(checkPrograms(runtime.GOOS, exec.LookPath)...)
 		add(checkConfinement(l))
 		add(checkAgents(l)...)
 	}
