@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,10 +27,9 @@ type prompt struct {
 	// path is the file; out is where its output goes.
 	path, out string
 	// history is a conversation to start from, in any form that _history.json may have.
-	history []byte
-	agent   string
-	llm     string
-	verbose bool
+	history  []byte
+	settings settingsFlags
+	verbose  bool
 }
 
 // newPrompt reads nothing yet.
@@ -155,9 +155,9 @@ func (b *batch) task(ctx context.Context, name string, p prompt, workDir string)
 		return nil, fmt.Errorf("write output: %w", err)
 	}
 	defer out.Close()
-	if err := addSettings(b.temp, name, map[string]any{
-		"work_dir": workDir, "agent": p.agent, "llm": p.llm, "verbose": p.verbose,
-	}); err != nil {
+	settings := map[string]any{"work_dir": workDir, "verbose": p.verbose}
+	maps.Copy(settings, p.settings.values())
+	if err := addSettings(b.temp, name, settings); err != nil {
 		return nil, err
 	}
 	if p.history != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -196,5 +197,23 @@ func TestAgentmainInPlaceOfGenericAgents(t *testing.T) {
 		if got := r.Header.Get("Authorization"); got != "Bearer sk-of-this-test" {
 			t.Errorf("Authorization %q", got)
 		}
+	}
+}
+
+// A prompt file works where the command line says, with the tools that it names.
+func TestPromptFilesWithSettings(t *testing.T) {
+	t.Parallel()
+	d := newPlace(t, llmtest.ByTurn(call("read_file", "path", "note.txt"), llmtest.Done("read")))
+	d.sh(`mkdir app; echo "the note" > app/note.txt; echo "read the note" > one.txt; cp one.txt two.txt`)
+	for _, args := range [][]string{{"func", "one.txt"}, {"map", "two.txt"}} {
+		before := d.model.Count()
+		if out, errOut, code := d.cli(append(args, "--work-dir", "app", "--tools", "read_file")...); code != 0 {
+			t.Fatalf("%s exits with %d: %s%s", args[0], code, out, errOut)
+		}
+		of := d.model.Requests()[before:]
+		if got := of[0].ToolNames(); !slices.Equal(got, []string{"read_file", "attempt_completion"}) {
+			t.Errorf("%s offers %q", args[0], got)
+		}
+		wants(t, "the result of read_file", of[1].Results()[0], "the note")
 	}
 }
