@@ -446,14 +446,17 @@ func TestUnknownVariables(t *testing.T) {
 
 func TestLLMChoice(t *testing.T) {
 	c := Config{LLMs: []LLM{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
-	for choice, want := range map[string]string{"": "a", "b": "b", "0": "a", "2": "c", "4": "b", "-1": "c"} {
+	for choice, want := range map[string]string{"": "a", "b": "b", "0": "a", "2": "c"} {
 		if e, err := c.LLM(choice); err != nil || e.Name != want {
 			t.Errorf("%q: got %v, %v, want %s", choice, e, err, want)
 		}
 	}
-	for _, choice := range []string{"d", "1x", " 1", "1.0"} {
-		if e, err := c.LLM(choice); err == nil {
+	for _, choice := range []string{"d", "1x", " 1", "1.0", "3", "-1", "+1", "01"} {
+		e, err := c.LLM(choice)
+		if err == nil {
 			t.Errorf("%q: got %s", choice, e.Name)
+		} else if !strings.Contains(err.Error(), `want one of ["a" "b" "c"], or a number from 0 to 2`) {
+			t.Errorf("%q: %v", choice, err)
 		}
 	}
 }

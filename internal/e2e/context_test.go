@@ -29,6 +29,7 @@ func TestWrongContextsEndARoundBeforeAToken(t *testing.T) {
 		"wrong type":         {`{"max_turns": "many"}`, []string{"max_turns", "many"}},
 		"unknown agent":      {`{"agent": "nobody"}`, []string{"agent", "nobody"}},
 		"unknown LLM":        {`{"llm": "gpt-17"}`, []string{"llm", "gpt-17", "scripted"}},
+		"too high a number":  {`{"llm": 7}`, []string{"llm", "\"7\"", "scripted", "the number 0"}},
 		"unknown tool":       {`{"tools": ["read_file", "fly"]}`, []string{"tools", "fly", "read_file"}},
 	} {
 		if err := os.Mkdir(d.task(name), 0o755); err != nil {

@@ -103,7 +103,7 @@ func TestGenericAgentFunction(t *testing.T) {
 	t.Parallel()
 	d := newPlace(t, llmtest.ByTurn(call("list_files", "path", "."), llmtest.Done("forty-two")))
 	d.write("prompt.txt", "what is the answer?")
-	out, errOut, code := d.cli("--func", "prompt.txt", "--nobg", "--llm_no", "0", "--nolog", "--no-user-tools")
+	out, errOut, code := d.cli("--func", "prompt.txt", "--nobg", "--llm_no", "7", "--nolog", "--no-user-tools")
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s%s", code, out, errOut)
 	}
