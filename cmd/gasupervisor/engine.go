@@ -314,10 +314,24 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 			return fi.ModTime(), true
 		},
 		WorkDir:      policy.WorkDir,
+		Facts:        b.facts(policy, names),
 		Instructions: instructions(files, in.Settings.WorkDir),
 		Environment:  environment,
 		Catalogue:    b.catalogue(req.Agent, names, skills),
 	}, nil
+}
+
+// ownTmp tells an agent what it would not expect of a machine: what it leaves there,
+// nobody else finds, not even its subagents.
+const ownTmp = "Temporary directories (/tmp) are yours alone: put what others need elsewhere."
+
+// facts are what an agent with these tools has to know about where it works.
+func (b *toolbox) facts(policy sandbox.Policy, names []string) string {
+	writes := builtin.Writes(names) || slices.Contains(names, builtin.ExecuteCommand)
+	if b.confinement == nil || !writes || slices.Contains(policy.Write, "/tmp") {
+		return ""
+	}
+	return ownTmp
 }
 
 // byOrder sorts tools as their names stand in order.

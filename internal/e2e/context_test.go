@@ -162,3 +162,29 @@ func TestLimitsAreRaisedAsTheMessageSays(t *testing.T) {
 		t.Error("the fork does not know the conversation")
 	}
 }
+
+// An agent whose temporary directory nobody else sees is told so, once, in the head
+// of its conversation.
+func TestAgentsAreToldOfTheirOwnTmp(t *testing.T) {
+	t.Parallel()
+	const told = "Temporary directories (/tmp) are yours alone"
+	d := start(t, done)
+	d.begin("a", "the writer")
+	d.sh(`mkdir temp/b; echo '{"tools": ["read_file"]}' > temp/b/context.json; echo "the reader" > temp/b/input.txt`)
+	d.output("a", 0)
+	d.output("b", 0)
+	d.sh(`echo "go on" > temp/a/reply.txt`)
+	d.output("a", 1)
+	of := d.requests("the writer")
+	wants(t, "the first message", of[0].FirstUser(), told)
+	if n := strings.Count(string(of[1].Body), told); n != 1 {
+		t.Errorf("the second round's request says it %d times, want once", n)
+	}
+	lacks(t, "the reader's request", string(d.requests("the reader")[0].Body), told)
+	d.accepted()
+
+	off := start(t, done, "GASUPERVISOR_SANDBOX_MODE=off")
+	off.begin("a", "the writer")
+	off.output("a", 0)
+	lacks(t, "the request without confinement", string(off.requests("the writer")[0].Body), told)
+}
