@@ -550,3 +550,25 @@ func FuzzLoad(f *testing.F) {
 		check(doc, "")
 	})
 }
+
+// What a program adds to be read for its own sake takes nothing away.
+func TestAlsoRead(t *testing.T) {
+	sep := string(filepath.ListSeparator)
+	a, b, c := absPath(t, "a"), absPath(t, "b"), absPath(t, "c")
+	l, err := loadText(t, fmt.Sprintf("[sandbox]\nread = [%q]", a), "GASUPERVISOR_ALSO_READ="+b+sep+c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{a, b, c}, l.Config.Sandbox.Read); diff != "" || len(l.Warnings) > 0 {
+		t.Errorf("%s, warnings %q", diff, l.Warnings)
+	}
+}
+
+func absPath(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

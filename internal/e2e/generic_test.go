@@ -152,11 +152,11 @@ func TestAgentmainInPlaceOfGenericAgents(t *testing.T) {
 	if err != nil {
 		t.Skip("python3 is not here")
 	}
-	d := newPlace(t, done)
+	d := newPlace(t, llmtest.Route(
+		llmtest.Task("a task", call("read_file", "path", "../memory/note.md"), command("cat ../memory/note.md; echo x > ../memory/mine"), llmtest.Done("done")),
+		llmtest.Otherwise(done)))
 	ga := d.path("GenericAgent")
-	if err := os.Mkdir(ga, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	d.sh(`mkdir -p GenericAgent/memory; echo "what is remembered" > GenericAgent/memory/note.md; echo secret > GenericAgent/mykey.py`)
 	script, err := os.ReadFile(filepath.Join("..", "..", "scripts", "agentmain.py"))
 	if err != nil {
 		t.Fatal(err)
@@ -193,6 +193,13 @@ func TestAgentmainInPlaceOfGenericAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.until("the process ends with the session", func() bool { return !alive(pid) })
+	// Its agents read what they remember, and do not write it.
+	of := d.requests("a task")
+	wants(t, "the result of read_file", of[1].Results()[0], "what is remembered")
+	wants(t, "the result of the command", of[2].Results()[0], "what is remembered")
+	if _, err := os.Stat(filepath.Join(ga, "memory", "mine")); err == nil {
+		t.Error("an agent has written to memory/")
+	}
 	for _, r := range d.model.Requests() {
 		if got := r.Header.Get("Authorization"); got != "Bearer sk-of-this-test" {
 			t.Errorf("Authorization %q", got)
