@@ -250,7 +250,10 @@ func (a *attempt) read(stream *goopenai.ChatCompletionStream, ans *answer) error
 		}
 		var ch chunk
 		if err := json.Unmarshal(data, &ch); err != nil {
-			return c.problemError(a.status, parseProblem(data))
+			return c.problemError(a.status, noCompletion(data))
+		}
+		if !ans.hasChoice {
+			a.unchosen = clip(string(data), maxShown)
 		}
 		if p := ans.add(&ch, data); p != nil {
 			return c.problemError(a.status, *p)
@@ -264,15 +267,17 @@ func (a *attempt) read(stream *goopenai.ChatCompletionStream, ans *answer) error
 
 // ended judges an answer whose stream ended without an error.
 func (a *attempt) ended(ans *answer) error {
-	done := a.events.done || a.events.whole
+	c, done := a.client, a.events.done || a.events.whole
 	broken := func(kind llm.ErrorKind, message string) error {
-		return &llm.Error{Kind: kind, LLM: a.client.cfg.Name, Status: a.status, Message: message}
+		return &llm.Error{Kind: kind, LLM: c.cfg.Name, Status: a.status, Message: message}
 	}
 	switch {
 	case !ans.hasChoice && done:
-		return broken(llm.KindNoChoices, "the answer has no choices")
+		return broken(llm.KindNoChoices, c.redact(tidy(strings.TrimSuffix("the answer has no choices: "+a.unchosen, ": "))))
 	case ans.finish != "":
 		return nil
+	case !done && !ans.hasChoice && a.events.stray != "":
+		return broken(llm.KindServer, c.redact(tidy("the answer is no chat completion: "+a.events.stray)))
 	case !done:
 		return broken(llm.KindBrokenStream, "the stream ended before the answer was complete")
 	case len(ans.calls) > 0 && !ans.wholeCalls():

@@ -45,6 +45,8 @@ type eventReader struct {
 	data    []byte
 	hasData bool
 	read    int64
+	// stray is the beginning of the first line that is of no event stream.
+	stray string
 }
 
 func newEventReader(src io.Reader, onContent func(), onError func([]byte) error) *eventReader {
@@ -204,6 +206,9 @@ func (r *eventReader) takeLine(line []byte) {
 		// Comments, ids, reconnection times; and errors that some servers write
 		// into the stream without a field name.
 		if line = bytes.TrimSpace(line); line[0] != '{' {
+			if r.stray == "" && !streamField(line) {
+				r.stray = clip(string(line), maxShown)
+			}
 			return
 		}
 		value = line
@@ -226,6 +231,12 @@ func (r *eventReader) takeLine(line []byte) {
 	if string(r.data) == "[DONE]" {
 		r.dispatch()
 	}
+}
+
+// streamField reports whether a line may stand in an event stream and say nothing.
+func streamField(line []byte) bool {
+	name, _, found := bytes.Cut(line, []byte(":"))
+	return found && (len(name) == 0 || string(name) == "id" || string(name) == "retry")
 }
 
 // complete reports whether an event's data can stand for itself.
