@@ -173,3 +173,25 @@ func TestHalfACallIsNotRun(t *testing.T) {
 	}
 	d.accepted()
 }
+
+// A model that does not come to an end is cut off, and paid for twice at most. What
+// it said is not kept for the requests to come.
+func TestAnswersWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	const size = 34 << 20
+	d := start(t, llmtest.Queue(
+		llmtest.Done(strings.Repeat("on and on ", size/10)).Pieces(1<<20),
+		llmtest.Done(strings.Repeat("on and on ", size/10)).Pieces(1<<20),
+		llmtest.Done("short"),
+	))
+	d.begin("a", "begin")
+	wants(t, "output.txt", d.output("a", 0), "[failed: ", "too_long", "cut off at 8 MB")
+	st := d.comes("a", taskdir.AwaitingReply)
+	if st.Error == nil || st.Error.Kind != "too_long" || st.Usage.Requests != 2 {
+		t.Errorf("error %+v after %d requests", st.Error, st.Usage.Requests)
+	}
+	d.sh(`echo "be brief" > temp/a/reply.txt`)
+	wants(t, "output1.txt", d.output("a", 1), "short")
+	d.sh(`test $(du -sk state temp/a/history.json | awk '{n += $1} END {print n}') -lt 2000`)
+	d.accepted()
+}

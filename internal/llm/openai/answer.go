@@ -66,6 +66,8 @@ type answer struct {
 	usage  *usage
 	// content is whether anything of an answer came at all.
 	content bool
+	// size is how much has come, in bytes.
+	size int
 }
 
 type call struct {
@@ -73,6 +75,9 @@ type call struct {
 	args     strings.Builder
 	fields   map[string]*value
 }
+
+// callSize is what a call costs that says nothing.
+const callSize = 256
 
 // value is a further field: strings are concatenated, of others the last counts.
 type value struct {
@@ -162,7 +167,7 @@ func (a *answer) delta(raw json.RawMessage, whole bool) {
 			if a.fields == nil {
 				a.fields = map[string]*value{}
 			}
-			add(a.fields, name, v)
+			a.join(a.fields, name, v)
 			if name == a.spoken {
 				a.reason(s)
 			}
@@ -196,7 +201,7 @@ func (a *answer) delta(raw json.RawMessage, whole bool) {
 		if a.fields == nil {
 			a.fields = map[string]*value{}
 		}
-		add(a.fields, name, v)
+		a.join(a.fields, name, v)
 	}
 }
 
@@ -226,6 +231,7 @@ func (a *answer) contentPiece(v json.RawMessage) {
 				text += t.Text
 			}
 		}
+		a.size += len(text)
 		a.reason(text)
 	}
 }
@@ -235,6 +241,7 @@ func (a *answer) say(s string) {
 		return
 	}
 	a.content = true
+	a.size += len(s)
 	text, reasoning := a.think.feed(s)
 	a.emit(text, reasoning)
 }
@@ -297,6 +304,7 @@ func (a *answer) call(raw json.RawMessage, i, n int, whole bool) {
 	if c == nil {
 		c = &call{fields: map[string]*value{}}
 		a.calls = append(a.calls, c)
+		a.size += callSize
 	}
 	if index >= 0 {
 		if a.byIndex == nil {
@@ -319,17 +327,18 @@ func (a *answer) call(raw json.RawMessage, i, n int, whole bool) {
 		args = string(fn.Arguments) // an object in place of its text
 	}
 	c.args.WriteString(args)
+	a.size += len(args) + len(fn.Name) + len(id)
 	for name, v := range d {
 		switch name {
 		case "index", "id", "type", "function":
 			continue
 		}
-		add(c.fields, name, v)
+		a.join(c.fields, name, v)
 	}
 }
 
-// add joins a piece of a field to what came before.
-func add(fields map[string]*value, name string, v json.RawMessage) {
+// join joins a piece of a field to what came before.
+func (a *answer) join(fields map[string]*value, name string, v json.RawMessage) {
 	if string(v) == "null" {
 		return
 	}
@@ -337,27 +346,30 @@ func add(fields map[string]*value, name string, v json.RawMessage) {
 	if f == nil {
 		f = &value{}
 		fields[name] = f
+		a.size += len(name)
 	}
 	var s string
 	if json.Unmarshal(v, &s) == nil {
 		f.isText = true
 		f.text.WriteString(s)
+		a.size += len(s)
 		return
 	}
 	f.isText = false
 	if name == detailsField {
 		var parts []map[string]json.RawMessage
 		if json.Unmarshal(v, &parts) == nil {
-			f.details(parts)
+			a.size += f.details(parts)
 			return
 		}
 	}
+	a.size += len(v) - len(f.raw)
 	f.raw = slices.Clone(v)
 }
 
 // details joins the pieces of reasoning parts: those of one index and type are
-// one part, whose texts are concatenated.
-func (f *value) details(parts []map[string]json.RawMessage) {
+// one part, whose texts are concatenated. It returns how many bytes they add.
+func (f *value) details(parts []map[string]json.RawMessage) (grown int) {
 	for _, p := range parts {
 		if p == nil {
 			continue
@@ -370,9 +382,13 @@ func (f *value) details(parts []map[string]json.RawMessage) {
 		}
 		if into == nil {
 			f.parts = append(f.parts, p)
+			for k, v := range p {
+				grown += len(k) + len(v)
+			}
 			continue
 		}
 		for k, v := range p {
+			grown -= len(into[k])
 			var a, b string
 			switch k {
 			case "text", "summary", "data":
@@ -383,8 +399,10 @@ func (f *value) details(parts []map[string]json.RawMessage) {
 			if string(v) != "null" {
 				into[k] = v
 			}
+			grown += len(into[k])
 		}
 	}
+	return grown
 }
 
 // collect returns the fields as JSON, without the empty ones.

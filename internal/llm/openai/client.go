@@ -227,7 +227,7 @@ func (a *attempt) run(ctx context.Context, key string, ans *answer) error {
 	}
 	// The cause is taken before the connection is wound up, which may cancel too.
 	a.cause = ctxCause(ctx)
-	if ans.finish != "" && (a.cause == nil || errors.Is(a.cause, errIdle)) {
+	if ans.finish != "" && !errors.Is(err, errAnswerTooLong) && (a.cause == nil || errors.Is(a.cause, errIdle)) {
 		// What broke after the answer was whole took nothing away.
 		err = nil
 	}
@@ -257,6 +257,9 @@ func (a *attempt) read(stream *goopenai.ChatCompletionStream, ans *answer) error
 		}
 		if p := ans.add(&ch, data); p != nil {
 			return c.problemError(a.status, *p)
+		}
+		if ans.size > maxAnswer {
+			return errAnswerTooLong
 		}
 		if ans.finish != "" {
 			// Usage and [DONE] may follow, but nothing that is worth a long wait.
@@ -311,8 +314,12 @@ func (c *Client) fail(ctx context.Context, a *attempt, err error) error {
 		return fmt.Errorf("ask LLM %s: %w", c.cfg.Name, ctx.Err())
 	}
 	var e *llm.Error
-	if errors.As(err, &e) {
+	switch {
+	case errors.As(err, &e):
 		return e
+	case errors.Is(err, errAnswerTooLong), errors.Is(err, errEventTooLong), errors.Is(err, errStreamTooLong):
+		return &llm.Error{Kind: llm.KindTooLong, LLM: c.cfg.Name, Status: a.status, Err: err,
+			Message: fmt.Sprintf("the answer was cut off at %d MB, it did not come to an end", maxAnswer>>20)}
 	}
 	if a.status != 0 {
 		return &llm.Error{Kind: llm.KindBrokenStream, LLM: c.cfg.Name, Status: a.status,

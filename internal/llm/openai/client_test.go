@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -246,6 +247,52 @@ func TestFailures(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An answer without an end is cut off, in whichever part of it the model goes on.
+func TestAnswersWithoutAnEnd(t *testing.T) {
+	const piece = 64 << 10
+	long := strings.Repeat("all work and no play ", maxAnswer/20)
+	args := `{"text":"` + long + `"}`
+	short := long[:maxAnswer*7/8]
+	for name, tc := range map[string]struct {
+		reply llmtest.Reply
+		whole bool
+	}{
+		"text":             {llmtest.Text(long).Pieces(piece), false},
+		"text, as JSON":    {llmtest.Text(long).AsJSON(), false},
+		"twice as much":    {llmtest.Text(long + long).AsJSON(), false},
+		"one event":        {llmtest.Text(long + long).Pieces(len(long) * 2), false},
+		"arguments":        {llmtest.Call("f", args).Pieces(piece), false},
+		"many calls":       {calls(maxAnswer / callSize), false},
+		"reasoning":        {llmtest.Thinking(long).Text("x").Pieces(piece), false},
+		"another field":    {llmtest.Text("x").Field("secret", strconv.Quote(long)).Pieces(piece), false},
+		"a long text":      {llmtest.Text(short).Pieces(piece), true},
+		"a long text, all": {llmtest.Text(short).AsJSON(), true},
+		"long arguments":   {llmtest.Call("f", `{"text":"`+short+`"}`).Pieces(piece), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp, _, _, err := ask(t, tc.reply, offered, nil)
+			if tc.whole {
+				if err != nil || len(resp.Message.Content) < len(short) && len(resp.Message.ToolCalls[0].Arguments) < len(short) {
+					t.Errorf("%v, %d bytes of text", err, len(resp.Message.Content))
+				}
+				return
+			}
+			var e *llm.Error
+			if !errors.As(err, &e) || e.Kind != llm.KindTooLong || !strings.Contains(e.Message, "cut off at 8 MB") {
+				t.Errorf("%.300v", err)
+			}
+			if resp.Message.Content != "" || len(resp.Message.ToolCalls) > 0 || resp.Spent.Requests != 1 {
+				t.Errorf("%d bytes of text, %d calls, spent %+v", len(resp.Message.Content), len(resp.Message.ToolCalls), resp.Spent)
+			}
+		})
+	}
+}
+
+func calls(n int) llmtest.Reply {
+	list := strings.Repeat(`{"type":"function","function":{"name":"f","arguments":"{}"}},`, n)
+	return llmtest.Body(200, "application/json", `{"choices":[{"message":{"tool_calls":[`+strings.TrimSuffix(list, ",")+`]},"finish_reason":"tool_calls"}]}`)
 }
 
 func TestIdleTimeout(t *testing.T) {

@@ -11,13 +11,17 @@ import (
 
 // Bounds of what is read from a provider.
 const (
-	maxEvent  = 32 << 20  // one event of a stream, and an answer that is not streamed
-	maxStream = 512 << 20 // everything of one answer
+	// maxAnswer is how long an answer may be, text, reasoning and calls together: many
+	// times what any model gives that has not lost its way.
+	maxAnswer = 8 << 20
+	maxEvent  = 2 * maxAnswer // one event of a stream, and an answer that is not streamed
+	maxStream = 512 << 20     // everything of one answer, with all that stands around its pieces
 )
 
 var (
+	errAnswerTooLong = errors.New("the answer is too long")
 	errEventTooLong  = errors.New("an event of the stream is too long")
-	errStreamTooLong = errors.New("the answer is too long")
+	errStreamTooLong = errors.New("the stream is too long")
 )
 
 // eventReader turns an event stream as providers really send it into the one

@@ -38,6 +38,10 @@ const limitFactor = 5
 // hold all of them up.
 const keepsPlace = 3
 
+// maxTooLong is how many answers without an end one request may cost: the second one
+// says that it is no accident.
+const maxTooLong = 2
+
 // How long an LLM that failed for good is passed over where there is a fallback.
 const (
 	downTransient = time.Minute
@@ -142,6 +146,7 @@ func (l *LLM) run(ctx context.Context, req llm.Request, onDelta func(llm.Delta))
 		attempts int
 		failures int // without rate limits
 		limits   int
+		tooLong  int
 		wait     = &teller{onDelta: onDelta}
 	)
 	defer wait.over()
@@ -173,6 +178,11 @@ func (l *LLM) run(ctx context.Context, req llm.Request, onDelta func(llm.Delta))
 				l.setDown(downFinal)
 			}
 			return failed, text, e
+		}
+		if e.Kind == llm.KindTooLong {
+			if tooLong++; tooLong >= maxTooLong {
+				return failed, text, e
+			}
 		}
 		var pause time.Duration
 		if e.Kind == llm.KindRateLimit {
