@@ -20,7 +20,8 @@ import (
 
 // func and map run prompt files without a daemon: in this process, by the same
 // engine, on tasks in a scratch directory. What the scratch directory holds goes
-// with it; what counts is in the out files beside the prompts.
+// with it; what counts is in the out files beside the prompts, and what was spent in
+// the daemon's accounts.
 
 // prompt is a file to run, and how.
 type prompt struct {
@@ -66,8 +67,9 @@ func newBatch(ctx context.Context, l *config.Loaded, parallel int, log *slog.Log
 	c.Sandbox.Roots = append(append([]string{}, c.Sandbox.Roots...), c.TempDir)
 	c.TempDir, c.StateDir = filepath.Join(scratch, "temp"), filepath.Join(scratch, "state")
 	c.MaxRunning = parallel
+	c.Limits.TasksPerHour = 0 // whoever started these waits for them
 	c.StopTimeout = 5 * time.Second
-	e, err := newEngine(&local, log)
+	e, err := newEngine(&local, l.Config.StateDir, log)
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(scratch))
 	}

@@ -45,13 +45,14 @@ type engine struct {
 }
 
 // newEngine makes the directories and joins the parts. It starts nothing and
-// takes no locks.
-func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
+// takes no locks. stateDir is where the accounts are: the configured state directory,
+// also where the engine's own is another one.
+func newEngine(l *config.Loaded, stateDir string, log *slog.Logger) (*engine, error) {
 	c := &l.Config
 	if err := makePlaces(c, log); err != nil {
 		return nil, err
 	}
-	accounts := usage.New(filepath.Join(c.StateDir, usage.DirName), nil, func(err error) {
+	accounts := usage.New(filepath.Join(stateDir, usage.DirName), nil, func(err error) {
 		if err != nil {
 			log.Error("usage is counted in memory only", "err", err)
 		} else {
@@ -67,7 +68,7 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools, err := newToolbox(l, lib, log)
+	tools, err := newToolbox(l, stateDir, lib, log)
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -115,7 +116,10 @@ func general(c *config.Config) agentdef.Definition {
 func (e *engine) Run(ctx context.Context) error {
 	defer e.root.Close()
 	if err := e.accounts.Open(); err != nil {
-		return err
+		if e.config.Limits.CostPerDay > 0 {
+			return err // it would not be kept
+		}
+		e.log.Error("usage is counted in memory only", "err", err)
 	}
 	defer e.accounts.Close()
 	e.sweep()
@@ -207,14 +211,14 @@ type toolbox struct {
 	confinement *confinement
 }
 
-func newToolbox(l *config.Loaded, lib *library, log *slog.Logger) (*toolbox, error) {
+func newToolbox(l *config.Loaded, stateDir string, lib *library, log *slog.Logger) (*toolbox, error) {
 	c := &l.Config
 	ceiling := sandbox.Ceiling{
 		Roots:        c.Sandbox.Roots,
 		Read:         slices.Concat(c.Sandbox.Read, skillDirs(l)),
 		System:       sandbox.SystemReads(os.Getenv("PATH")),
 		Protected:    protected(l),
-		Hidden:       hidden(l),
+		Hidden:       hidden(l, stateDir),
 		TempDir:      c.TempDir,
 		Share:        c.Sandbox.Share,
 		Unrestricted: c.Sandbox.Mode == config.SandboxOff,
@@ -249,8 +253,11 @@ func protected(l *config.Loaded) []string {
 }
 
 // hidden is what agents neither read nor write: the journals, and files with keys.
-func hidden(l *config.Loaded) []string {
-	paths := []string{l.Config.StateDir}
+func hidden(l *config.Loaded, stateDir string) []string {
+	paths := []string{stateDir}
+	if own := l.Config.StateDir; own != stateDir {
+		paths = append(paths, own)
+	}
 	for _, e := range l.Config.LLMs {
 		if e.APIKeyFile != "" {
 			paths = append(paths, e.APIKeyFile)
