@@ -375,7 +375,8 @@ func (s *Session) endAside(dir, old *taskdir.Dir, o round.Outcome) error {
 	if s.st != nil && s.st.Reason == round.Replaced {
 		var err error
 		out := (*taskdir.Output)(nil)
-		if s.run != nil {
+		if s.run != nil && s.run.output != nil {
+			s.finishCallLine()
 			out, s.run.output = s.run.output, nil
 		}
 		if out == nil {

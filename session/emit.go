@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
@@ -142,8 +141,8 @@ func (s *Session) emitted(ctx context.Context, e round.Event) error {
 	default:
 		return fmt.Errorf("event %T is not known to the session", e)
 	}
-	if r.output.Dirty() && r.flushDue.IsZero() {
-		r.flushDue = time.Now().Add(flushEvery)
+	if r.output.Dirty() {
+		s.flushSoon()
 	}
 	return nil
 }

@@ -43,8 +43,10 @@ type running struct {
 	failed  *round.Failure
 	outcome round.Outcome
 	turn    int
-	// openCall is the tool call whose line in the output is unfinished.
+	// openCall is the tool call whose line in the output is unfinished; begun are those
+	// that have begun and have no line yet.
 	openCall   string
+	begun      []round.ToolBegun
 	latestTool string
 	// waits is what the request under way waits for; its Why is empty without one.
 	waits   round.Waits

@@ -103,8 +103,8 @@ type Config struct {
 	// at is called between the steps of what must survive a crash; tests end the
 	// session there.
 	at func(point string)
-	// keep overrides dropAfter where it is not 0.
-	keep time.Duration
+	// keep overrides dropAfter, and flush flushEvery, where they are not 0.
+	keep, flush time.Duration
 }
 
 const (
