@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -84,7 +85,79 @@ type value struct {
 	isText bool
 	text   strings.Builder
 	raw    json.RawMessage
-	parts  []map[string]json.RawMessage // of reasoning_details
+	parts  []*part // of reasoning_details
+	byKey  map[string]*part
+}
+
+// part is a part of reasoning_details, which comes in pieces: what grows with them,
+// and what stands beside it.
+type part struct {
+	fields map[string]json.RawMessage
+	texts  map[string]*strings.Builder
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p *part) MarshalJSON() ([]byte, error) {
+	all := maps.Clone(p.fields)
+	for name, text := range p.texts {
+		all[name] = llm.AppendString(nil, text.String())
+	}
+	return json.Marshal(all)
+}
+
+// partKey is what pieces of one part have in common; "" for a piece that is a part of
+// its own.
+func partKey(piece map[string]json.RawMessage) string {
+	if piece["index"] == nil {
+		return ""
+	}
+	return string(piece["index"]) + " " + string(piece["type"])
+}
+
+// take joins a piece to the part, and returns how many bytes that adds.
+func (p *part) take(piece map[string]json.RawMessage) (grown int) {
+	for name, v := range piece {
+		if string(v) == "null" {
+			continue
+		}
+		if n, ok := p.takeText(name, v); ok {
+			grown += n
+			continue
+		}
+		grown += len(v) - len(p.fields[name])
+		p.fields[name] = v
+		delete(p.texts, name)
+	}
+	return grown
+}
+
+// takeText joins a piece of a text to what came of it before.
+func (p *part) takeText(name string, v json.RawMessage) (grown int, ok bool) {
+	switch name {
+	case "text", "summary", "data":
+	default:
+		return 0, false
+	}
+	var piece, before string
+	if json.Unmarshal(v, &piece) != nil {
+		return 0, false
+	}
+	text := p.texts[name]
+	if text == nil {
+		first, there := p.fields[name]
+		if !there || json.Unmarshal(first, &before) != nil {
+			return 0, false
+		}
+		text = &strings.Builder{}
+		text.WriteString(before)
+		if p.texts == nil {
+			p.texts = map[string]*strings.Builder{}
+		}
+		p.texts[name] = text
+		delete(p.fields, name)
+	}
+	text.WriteString(piece)
+	return len(piece), true
 }
 
 // dropped are fields of answers that say nothing to the provider later on.
@@ -369,37 +442,26 @@ func (a *answer) join(fields map[string]*value, name string, v json.RawMessage) 
 
 // details joins the pieces of reasoning parts: those of one index and type are
 // one part, whose texts are concatenated. It returns how many bytes they add.
-func (f *value) details(parts []map[string]json.RawMessage) (grown int) {
-	for _, p := range parts {
-		if p == nil {
+func (f *value) details(pieces []map[string]json.RawMessage) (grown int) {
+	for _, piece := range pieces {
+		if piece == nil {
 			continue
 		}
-		var into map[string]json.RawMessage
-		for _, q := range f.parts {
-			if p["index"] != nil && string(p["index"]) == string(q["index"]) && string(p["type"]) == string(q["type"]) {
-				into = q
-			}
-		}
-		if into == nil {
-			f.parts = append(f.parts, p)
-			for k, v := range p {
-				grown += len(k) + len(v)
-			}
+		key := partKey(piece)
+		if p := f.byKey[key]; p != nil {
+			grown += p.take(piece)
 			continue
 		}
-		for k, v := range p {
-			grown -= len(into[k])
-			var a, b string
-			switch k {
-			case "text", "summary", "data":
-				if json.Unmarshal(into[k], &a) == nil && json.Unmarshal(v, &b) == nil {
-					v = llm.AppendString(nil, a+b)
-				}
+		p := &part{fields: piece}
+		f.parts = append(f.parts, p)
+		if key != "" {
+			if f.byKey == nil {
+				f.byKey = map[string]*part{}
 			}
-			if string(v) != "null" {
-				into[k] = v
-			}
-			grown += len(into[k])
+			f.byKey[key] = p
+		}
+		for name, v := range piece {
+			grown += len(name) + len(v)
 		}
 	}
 	return grown
