@@ -47,16 +47,15 @@ type engine struct {
 }
 
 // newEngine makes the directories and joins the parts. It starts nothing and
-// takes no locks.
-func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
+// takes no locks. stateDir is where the accounts are: the configured state directory,
+// also where the engine's own is another one.
+func newEngine(l *config.Loaded, stateDir string, log *slog.Logger) (*engine, error) {
 	c := &l.Config
-	for dir, perm := range map[string]os.FileMode{c.TempDir: 0o755, c.StateDir: 0o700} {
-		if err := os.MkdirAll(dir, perm); err != nil {
-			return nil, fmt.Errorf("make directory: %w", err)
-		}
+	if err := makePlaces(c, log); err != nil {
+		return nil, err
 	}
 	reserveEnvFiles(c.Sandbox.Roots, log)
-	accounts := usage.New(filepath.Join(c.StateDir, usage.DirName), nil, func(err error) {
+	accounts := usage.New(filepath.Join(stateDir, usage.DirName), nil, func(err error) {
 		if err != nil {
 			log.Error("usage is counted in memory only", "err", err)
 		} else {
@@ -72,7 +71,7 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools, err := newToolbox(l, lib, log)
+	tools, err := newToolbox(l, stateDir, lib, log)
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -120,7 +119,10 @@ func general(c *config.Config) agentdef.Definition {
 func (e *engine) Run(ctx context.Context) error {
 	defer e.root.Close()
 	if err := e.accounts.Open(); err != nil {
-		return err
+		if e.config.Limits.CostPerDay > 0 {
+			return err // it would not be kept
+		}
+		e.log.Error("usage is counted in memory only", "err", err)
 	}
 	defer e.accounts.Close()
 	e.sweep()
@@ -212,14 +214,14 @@ type toolbox struct {
 	confinement *confinement
 }
 
-func newToolbox(l *config.Loaded, lib *library, log *slog.Logger) (*toolbox, error) {
+func newToolbox(l *config.Loaded, stateDir string, lib *library, log *slog.Logger) (*toolbox, error) {
 	c := &l.Config
 	ceiling := sandbox.Ceiling{
 		Roots:        c.Sandbox.Roots,
 		Read:         slices.Concat(c.Sandbox.Read, skillDirs(l)),
 		System:       sandbox.SystemReads(os.Getenv("PATH")),
 		Protected:    protected(l),
-		Hidden:       hidden(l),
+		Hidden:       hidden(l, stateDir),
 		TempDir:      c.TempDir,
 		Share:        c.Sandbox.Share,
 		Unrestricted: c.Sandbox.Mode == config.SandboxOff,
@@ -257,8 +259,11 @@ func protected(l *config.Loaded) []string {
 }
 
 // hidden is what agents neither read nor write: the journals, and files with keys.
-func hidden(l *config.Loaded) []string {
-	paths := append([]string{l.Config.StateDir}, envFiles()...)
+func hidden(l *config.Loaded, stateDir string) []string {
+	paths := append([]string{stateDir}, envFiles()...)
+	if own := l.Config.StateDir; own != stateDir {
+		paths = append(paths, own)
+	}
 	for _, e := range l.Config.LLMs {
 		if e.APIKeyFile != "" {
 			paths = append(paths, e.APIKeyFile)
@@ -359,10 +364,24 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 			return fi.ModTime(), true
 		},
 		WorkDir:      policy.WorkDir,
+		Facts:        b.facts(policy, names),
 		Instructions: instructions(files, in.Settings.WorkDir),
 		Environment:  environment,
 		Catalogue:    b.catalogue(req.Agent, names, skills),
 	}, nil
+}
+
+// ownTmp tells an agent what it would not expect of a machine: what it leaves there,
+// nobody else finds, not even its subagents.
+const ownTmp = "Temporary directories (/tmp) are yours alone: put what others need elsewhere."
+
+// facts are what an agent with these tools has to know about where it works.
+func (b *toolbox) facts(policy sandbox.Policy, names []string) string {
+	writes := builtin.Writes(names) || slices.Contains(names, builtin.ExecuteCommand)
+	if b.confinement == nil || !writes || slices.Contains(policy.Write, "/tmp") {
+		return ""
+	}
+	return ownTmp
 }
 
 // byOrder sorts tools as their names stand in order.

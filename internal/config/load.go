@@ -178,6 +178,9 @@ func parse(data []byte, file string, env lookup) (*Loaded, error) {
 		c.LLMs = []LLM{newLLM()}
 	}
 	known := d.applyEnv(&c, env.get)
+	if also, ok := env.get(alsoRead); ok {
+		c.Sandbox.Read = append(slices.Clone(c.Sandbox.Read), filepath.SplitList(also)...)
+	}
 	l := &Loaded{Config: c, origins: d.origins}
 	l.fillFirst(env)
 	for i := range l.Config.LLMs {
@@ -250,9 +253,14 @@ func (l *Loaded) fillFirst(env lookup) {
 	}
 }
 
+// alsoRead is a list of paths, in the form of PATH, that adds to [sandbox] read. With
+// it a program that starts a daemon grants what belongs to it, whatever the user's own
+// configuration says of other places.
+const alsoRead = envPrefix + "ALSO_READ"
+
 // reserved are variables with the prefix that override nothing.
 func reserved(name string) bool {
-	return name == envPrefix+"CONFIG" || strings.HasPrefix(name, envPrefix+"INTERNAL_")
+	return name == envPrefix+"CONFIG" || name == alsoRead || strings.HasPrefix(name, envPrefix+"INTERNAL_")
 }
 
 func (l *Loaded) warnUnknownVars(env lookup, known map[string]bool) {

@@ -136,6 +136,14 @@ type (
 	// and is asked for again.
 	AnswerRestarted struct{ Reason string }
 
+	// Waits says that the turn's request is held back, by a rate limit or between
+	// attempts, and why; with an empty Why, that it no longer is. Until is zero where
+	// nobody knows.
+	Waits struct {
+		Since, Until time.Time
+		Why          string
+	}
+
 	// Answered records a complete answer of the model. Durable before any of its
 	// calls runs.
 	Answered struct {
@@ -222,6 +230,7 @@ func (HeadPrepared) event()    {}
 func (TurnStarted) event()     {}
 func (TextStreamed) event()    {}
 func (AnswerRestarted) event() {}
+func (Waits) event()           {}
 func (Answered) event()        {}
 func (ToolBegun) event()       {}
 func (ToolEnded) event()       {}
@@ -273,6 +282,9 @@ type Failure struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
 }
+
+// SupervisorMark begins a round's message in the conversation, where models see it.
+const SupervisorMark = "[supervisor]\n"
 
 // The causes with which a session cancels a runner's context. A runner that is
 // stopped or replaced records what it has (a partial answer, results of tools

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -64,6 +65,8 @@ type answer struct {
 	spoken string
 	finish string
 	usage  *usage
+	// size is how much has come, in bytes.
+	size int
 }
 
 type call struct {
@@ -72,12 +75,87 @@ type call struct {
 	fields   map[string]*value
 }
 
+// callSize is what a call costs that says nothing.
+const callSize = 256
+
 // value is a further field: strings are concatenated, of others the last counts.
 type value struct {
 	isText bool
 	text   strings.Builder
 	raw    json.RawMessage
-	parts  []map[string]json.RawMessage // of reasoning_details
+	parts  []*part // of reasoning_details
+	byKey  map[string]*part
+}
+
+// part is a part of reasoning_details, which comes in pieces: what grows with them,
+// and what stands beside it.
+type part struct {
+	fields map[string]json.RawMessage
+	texts  map[string]*strings.Builder
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p *part) MarshalJSON() ([]byte, error) {
+	all := maps.Clone(p.fields)
+	for name, text := range p.texts {
+		all[name] = llm.AppendString(nil, text.String())
+	}
+	return json.Marshal(all)
+}
+
+// partKey is what pieces of one part have in common; "" for a piece that is a part of
+// its own.
+func partKey(piece map[string]json.RawMessage) string {
+	if piece["index"] == nil {
+		return ""
+	}
+	return string(piece["index"]) + " " + string(piece["type"])
+}
+
+// take joins a piece to the part, and returns how many bytes that adds.
+func (p *part) take(piece map[string]json.RawMessage) (grown int) {
+	for name, v := range piece {
+		if string(v) == "null" {
+			continue
+		}
+		if n, ok := p.takeText(name, v); ok {
+			grown += n
+			continue
+		}
+		grown += len(v) - len(p.fields[name])
+		p.fields[name] = v
+		delete(p.texts, name)
+	}
+	return grown
+}
+
+// takeText joins a piece of a text to what came of it before.
+func (p *part) takeText(name string, v json.RawMessage) (grown int, ok bool) {
+	switch name {
+	case "text", "summary", "data":
+	default:
+		return 0, false
+	}
+	var piece, before string
+	if json.Unmarshal(v, &piece) != nil {
+		return 0, false
+	}
+	text := p.texts[name]
+	if text == nil {
+		first, there := p.fields[name]
+		if !there || json.Unmarshal(first, &before) != nil {
+			return 0, false
+		}
+		text = &strings.Builder{}
+		text.WriteString(before)
+		if p.texts == nil {
+			p.texts = map[string]*strings.Builder{}
+		}
+		p.texts[name] = text
+		delete(p.fields, name)
+	}
+	text.WriteString(piece)
+	return len(piece), true
 }
 
 // dropped are fields of answers that say nothing to the provider later on.
@@ -160,7 +238,7 @@ func (a *answer) delta(raw json.RawMessage, whole bool) {
 			if a.fields == nil {
 				a.fields = map[string]*value{}
 			}
-			add(a.fields, name, v)
+			a.join(a.fields, name, v)
 			if name == a.spoken {
 				a.reason(s)
 			}
@@ -194,7 +272,7 @@ func (a *answer) delta(raw json.RawMessage, whole bool) {
 		if a.fields == nil {
 			a.fields = map[string]*value{}
 		}
-		add(a.fields, name, v)
+		a.join(a.fields, name, v)
 	}
 }
 
@@ -224,6 +302,7 @@ func (a *answer) contentPiece(v json.RawMessage) {
 				text += t.Text
 			}
 		}
+		a.size += len(text)
 		a.reason(text)
 	}
 }
@@ -232,6 +311,7 @@ func (a *answer) say(s string) {
 	if s == "" {
 		return
 	}
+	a.size += len(s)
 	text, reasoning := a.think.feed(s)
 	a.emit(text, reasoning)
 }
@@ -290,6 +370,7 @@ func (a *answer) call(raw json.RawMessage, i, n int, whole bool) {
 	if c == nil {
 		c = &call{fields: map[string]*value{}}
 		a.calls = append(a.calls, c)
+		a.size += callSize
 	}
 	if p.index >= 0 {
 		if a.byIndex == nil {
@@ -297,7 +378,7 @@ func (a *answer) call(raw json.RawMessage, i, n int, whole bool) {
 		}
 		a.byIndex[p.index] = c
 	}
-	c.join(p)
+	a.joinCall(c, p)
 }
 
 // callOf returns the call that a piece goes on with, nil where it begins one. Pieces
@@ -327,7 +408,7 @@ func (a *answer) callOf(p piece, i, n int) *call {
 	return a.calls[len(a.calls)-1]
 }
 
-func (c *call) join(p piece) {
+func (a *answer) joinCall(c *call, p piece) {
 	if c.id == "" {
 		c.id = p.id
 	}
@@ -339,13 +420,14 @@ func (c *call) join(p piece) {
 		c.name += p.name
 	}
 	c.args.WriteString(p.args)
+	a.size += len(p.args) + len(p.name) + len(p.id)
 	for name, v := range p.fields {
-		add(c.fields, name, v)
+		a.join(c.fields, name, v)
 	}
 }
 
-// add joins a piece of a field to what came before.
-func add(fields map[string]*value, name string, v json.RawMessage) {
+// join joins a piece of a field to what came before.
+func (a *answer) join(fields map[string]*value, name string, v json.RawMessage) {
 	if string(v) == "null" {
 		return
 	}
@@ -353,54 +435,52 @@ func add(fields map[string]*value, name string, v json.RawMessage) {
 	if f == nil {
 		f = &value{}
 		fields[name] = f
+		a.size += len(name)
 	}
 	var s string
 	if json.Unmarshal(v, &s) == nil {
 		f.isText = true
 		f.text.WriteString(s)
+		a.size += len(s)
 		return
 	}
 	f.isText = false
 	if name == detailsField {
 		var parts []map[string]json.RawMessage
 		if json.Unmarshal(v, &parts) == nil {
-			f.details(parts)
+			a.size += f.details(parts)
 			return
 		}
 	}
+	a.size += len(v) - len(f.raw)
 	f.raw = slices.Clone(v)
 }
 
 // details joins the pieces of reasoning parts: those of one index and type are
-// one part, whose texts are concatenated.
-func (f *value) details(parts []map[string]json.RawMessage) {
-	for _, p := range parts {
-		if p == nil {
+// one part, whose texts are concatenated. It returns how many bytes they add.
+func (f *value) details(pieces []map[string]json.RawMessage) (grown int) {
+	for _, piece := range pieces {
+		if piece == nil {
 			continue
 		}
-		var into map[string]json.RawMessage
-		for _, q := range f.parts {
-			if p["index"] != nil && string(p["index"]) == string(q["index"]) && string(p["type"]) == string(q["type"]) {
-				into = q
-			}
-		}
-		if into == nil {
-			f.parts = append(f.parts, p)
+		key := partKey(piece)
+		if p := f.byKey[key]; p != nil {
+			grown += p.take(piece)
 			continue
 		}
-		for k, v := range p {
-			var a, b string
-			switch k {
-			case "text", "summary", "data":
-				if json.Unmarshal(into[k], &a) == nil && json.Unmarshal(v, &b) == nil {
-					v = llm.AppendString(nil, a+b)
-				}
+		p := &part{fields: piece}
+		f.parts = append(f.parts, p)
+		if key != "" {
+			if f.byKey == nil {
+				f.byKey = map[string]*part{}
 			}
-			if string(v) != "null" {
-				into[k] = v
-			}
+			f.byKey[key] = p
+		}
+		for name, v := range piece {
+			grown += len(name) + len(v)
 		}
 	}
+	return grown
 }
 
 // collect returns the fields as JSON, without the empty ones.

@@ -64,6 +64,19 @@ func parseProblem(body []byte) problem {
 	return p
 }
 
+// maxShown bounds what is quoted of a body that is no answer.
+const maxShown = 200
+
+// noCompletion is the problem of a body that came as a success and cannot be an
+// answer: what it says, or what it is.
+func noCompletion(body []byte) problem {
+	p := parseProblem(body)
+	if text := tidy(string(body)); p.message == "" || p.message == text {
+		p.message = "the answer is no chat completion: " + clip(text, maxShown)
+	}
+	return p
+}
+
 // empty reports whether a value holds no text or number at any depth.
 func empty(v any) bool {
 	switch v := v.(type) {
