@@ -48,10 +48,8 @@ type engine struct {
 // takes no locks.
 func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	c := &l.Config
-	for dir, perm := range map[string]os.FileMode{c.TempDir: 0o755, c.StateDir: 0o700} {
-		if err := os.MkdirAll(dir, perm); err != nil {
-			return nil, fmt.Errorf("make directory: %w", err)
-		}
+	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make directory: %w", err)
 	}
 	accounts := usage.New(filepath.Join(c.StateDir, usage.DirName), nil, func(err error) {
 		if err != nil {
@@ -65,13 +63,16 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := taskdir.OpenRoot(c.TempDir, taskdir.WithSettle(c.Settle))
+	tools, err := newToolbox(l, lib, log)
 	if err != nil {
 		return nil, err
 	}
-	tools, err := newToolbox(l, lib, log)
+	if err := tools.confinement.makeTempDir(c); err != nil {
+		return nil, err
+	}
+	root, err := taskdir.OpenRoot(c.TempDir, taskdir.WithSettle(c.Settle))
 	if err != nil {
-		return nil, errors.Join(err, root.Close())
+		return nil, err
 	}
 	runner := agent.New(agent.Config{
 		Models: models.choose,
@@ -230,6 +231,9 @@ func newToolbox(l *config.Loaded, lib *library, log *slog.Logger) (*toolbox, err
 	confinement, err := newConfinement(c, slices.Concat(ceiling.Roots, ceiling.Read, ceiling.System, []string{ceiling.TempDir}), log)
 	if err != nil {
 		return nil, err
+	}
+	if confinement != nil {
+		ceiling.User = confinement.user
 	}
 	return &toolbox{ceiling: ceiling.Resolve(), config: c, lib: lib, environ: os.Environ(), confinement: confinement}, nil
 }

@@ -284,6 +284,9 @@ func (v *validator) sandbox(c *Config) {
 			}
 		}
 	}
+	if s.User != "" && s.Mode == SandboxOff {
+		v.add("sandbox.user", "agents act as another user only where they are confined", `want mode = "auto", or no user`)
+	}
 	for i, h := range s.Network.Hosts {
 		if !isHostPort(h) {
 			v.add(index("sandbox.network", i), fmt.Sprintf("got %q", h), `want "host:port", such as "api.example.org:443" or "*.example.org:443"`)

@@ -260,7 +260,7 @@ func TestFilesGrantSwapped(t *testing.T) {
 	if b, err := g.files.ReadFile("secret", 10); !refused(err) {
 		t.Errorf("got %q, %v", b, err)
 	}
-	if root, err := openBase(g.granted, false); !errors.Is(err, errChanged) {
+	if root, err := openBase(g.granted, false, nil); !errors.Is(err, errChanged) {
 		t.Errorf("opening the link gives %v, %v", root, err)
 	}
 	if _, err := g.files.WriteFile("new", []byte("x"), 0o644); !refused(err) {

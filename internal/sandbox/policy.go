@@ -53,6 +53,8 @@ type Ceiling struct {
 	// Unrestricted allows all that the daemon's user can do, but for what is
 	// refused whatever was granted.
 	Unrestricted bool
+	// User, where not nil, is whom file tools act as.
+	User *User
 	// Protocol reports whether name, in a task directory, belongs to the file
 	// protocol and is not for file tools to write. Nil: none does.
 	Protocol func(name string) bool
@@ -108,6 +110,8 @@ type Policy struct {
 	Fence string
 	// Unrestricted makes the grants irrelevant; the exceptions stand.
 	Unrestricted bool
+	// User is whom file tools act as: see Ceiling.
+	User *User
 
 	tempDir  string
 	protocol func(name string) bool
@@ -153,6 +157,7 @@ func Build(c Ceiling, a Ask) (Policy, error) {
 		Protected:    cleaned(c.Protected),
 		Hidden:       cleaned(c.Hidden),
 		Unrestricted: c.Unrestricted,
+		User:         c.User,
 		tempDir:      filepath.Clean(c.TempDir),
 		protocol:     c.Protocol,
 		named:        maps.Clone(a.Named),

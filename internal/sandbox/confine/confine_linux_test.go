@@ -115,7 +115,7 @@ func (w *world) broken(change func(*spec), line string) error {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	sp := &spec{Level: Full, Mounts: l.Mounts, Network: NetworkOff, Shell: "/usr/bin/bash", Args: []string{"-c", line}, Dir: w.work, Files: accounts(),
+	sp := &spec{Level: Full, Mounts: l.Mounts, Network: NetworkOff, Shell: "/usr/bin/bash", Args: []string{"-c", line}, Dir: w.work, Files: accounts(nil),
 		Links: []link{{"/lib64", "usr/lib64"}, {"/lib", "usr/lib"}}}
 	change(sp)
 	t, err := newTalk(sp, Config{}, Reach{})
@@ -123,7 +123,7 @@ func (w *world) broken(change func(*spec), line string) error {
 		w.t.Fatal(err)
 	}
 	cmd := &exec.Cmd{}
-	t.equip(cmd, Full, helperProgram)
+	t.equip(cmd, Full, Config{Program: helperProgram})
 	if err := t.started(cmd.Start()); err != nil {
 		return err
 	}

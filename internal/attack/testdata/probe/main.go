@@ -141,6 +141,7 @@ func syscalls() {
 		{"TIOCSTI", raw(unix.SYS_IOCTL, 0, unix.TIOCSTI, bp)},
 		{"TIOCSTI, high bits", raw(unix.SYS_IOCTL, 0, unix.TIOCSTI|1<<40, bp)},
 		{"setuid 0", setuid0()},
+		{"setgroups", raw(unix.SYS_SETGROUPS, 1, bp)},
 		{"capset", regainCaps()},
 		{"x32", raw(0x40000000 | 39)},
 		{"a call of the future", raw(3000)},
@@ -397,7 +398,7 @@ func posture() {
 	for line := range strings.Lines(string(status)) {
 		k, v, _ := strings.Cut(strings.TrimSpace(line), ":")
 		switch k {
-		case "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Umask":
+		case "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Umask", "Uid", "Gid", "Groups":
 			p[k] = strings.TrimSpace(v)
 		}
 	}
