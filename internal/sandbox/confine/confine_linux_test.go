@@ -106,15 +106,21 @@ func TestFailClosed(t *testing.T) {
 	}
 }
 
-// broken runs a line with a spec that was changed.
-func (w *world) broken(change func(*spec), line string) error {
+// spec is what a helper is told, for a line.
+func (w *world) spec(line string) *spec {
 	w.t.Helper()
 	l, err := w.sandbox.Layout(w.job, Extras{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	sp := &spec{Level: Full, Mounts: l.Mounts, Network: NetworkOff, Shell: "/usr/bin/bash", Args: []string{"-c", line}, Dir: w.work, Files: accounts(nil),
-		Links: []link{{"/lib64", "usr/lib64"}, {"/lib", "usr/lib"}}}
+	return &spec{Level: Full, Mounts: l.Mounts, Network: NetworkOff, Shell: "/usr/bin/bash", Args: []string{"-c", line}, Dir: w.work, Files: accounts(nil),
+		Env: []string{"PATH=/usr/bin"}, Links: []link{{"/lib64", "usr/lib64"}, {"/lib", "usr/lib"}}}
+}
+
+// broken runs a line with a spec that was changed.
+func (w *world) broken(change func(*spec), line string) error {
+	w.t.Helper()
+	sp := w.spec(line)
 	change(sp)
 	t, err := newTalk(sp, Config{}, Reach{})
 	if err != nil {
