@@ -232,6 +232,9 @@ func (p Policy) within(c Ceiling, access Access, key, path string) error {
 		r.Key = key
 		return r
 	}
+	if access == Write && inGit(path) {
+		return refuse("it lies in a .git directory, where git keeps what it runs and obeys", "name the checkout itself, in which git may be used")
+	}
 	if c.Unrestricted || under(path, p.TaskDir) || underAny(path, p.parents) && (access == Read || !slices.Contains(p.parents, path)) {
 		return nil
 	}
@@ -393,6 +396,12 @@ func gitControl(path string) bool {
 		return slices.ContainsFunc(rest[1:], control)
 	}
 	return control(rest[0])
+}
+
+// inGit reports whether path is or lies in a .git directory. Nothing in one is granted
+// by its own name: what leads git elsewhere is kept only where the whole is seen.
+func inGit(path string) bool {
+	return slices.ContainsFunc(strings.Split(path, string(filepath.Separator)), func(s string) bool { return strings.EqualFold(s, ".git") })
 }
 
 // under reports whether path is dir or lies in it. Both are clean; the prefix is

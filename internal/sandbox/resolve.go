@@ -15,9 +15,12 @@ import (
 func (c Ceiling) Resolve() Ceiling {
 	c.Roots = resolveAll(c.Roots)
 	c.Read = resolveAll(c.Read)
-	c.Protected = resolveAll(c.Protected)
-	c.Hidden = resolveAll(c.Hidden)
 	c.TempDir = resolveOr(c.TempDir)
+	c.Protected = withAliases(resolveAll(c.Protected))
+	c.Hidden = withAliases(resolveAll(c.Hidden))
+	if !c.Share {
+		c.Hidden = append(c.Hidden, withAliases([]string{c.TempDir})[1:]...)
+	}
 	c.System = slices.DeleteFunc(resolveAll(c.System), func(p string) bool {
 		_, err := os.Lstat(p)
 		return err != nil || filepath.Dir(p) == p

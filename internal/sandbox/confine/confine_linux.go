@@ -102,8 +102,9 @@ func newTalk(sp *spec, c Config, reach Reach) (*talk, error) {
 }
 
 // capabilities are what the helper needs to build the root, in its own user
-// namespace: to mount, to raise the loopback interface, to empty the bounding set.
-var capabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
+// namespace: to mount, to raise the loopback interface, to empty the bounding set, to
+// bound what the namespace may have.
+var capabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_RESOURCE}
 
 // equip makes cmd start the helper.
 func (t *talk) equip(cmd *exec.Cmd, level Level, c Config) {
