@@ -51,10 +51,6 @@ func TestReading(t *testing.T) {
 			{"read_file", map[string]any{"path": "l3/etc/shadow"}},
 			{"search_files", map[string]any{"path": ".", "regex": "CAN" + "[A]RY"}},
 		}, wants: `it is a link to`, expected: "refused: it is a link to ..."},
-		{name: "read_file through a directory swapped for a link", tools: []tool{
-			command("mkdir -p swap; echo fine > swap/secret.txt; (while :; do mv swap real; ln -s " + p.path("outside") + " swap; rm swap; mv real swap; done) & sleep 1; echo go"),
-			{"read_file", map[string]any{"path": "swap/secret.txt"}},
-		}, wants: `go`, expected: "never the other file"},
 	})
 }
 

@@ -58,6 +58,27 @@ func main() {
 		setuid()
 	case "threads":
 		threads()
+	case "watches":
+		watches()
+	case "exchange":
+		// What two names mean, again and again, for some seconds.
+		n := 0
+		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); n++ {
+			if err := unix.Renameat2(unix.AT_FDCWD, args[0], unix.AT_FDCWD, args[1], unix.RENAME_EXCHANGE); err != nil {
+				fmt.Println(err)
+				return
+			}
+		}
+		fmt.Println("exchanged")
+	case "socket":
+		// One that nobody listens at, for others to stumble over.
+		l, err := net.Listen("unix", args[0])
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		l.(*net.UnixListener).SetUnlinkOnClose(false)
+		l.Close()
 	case "without-namespaces":
 		withoutNamespaces(args)
 	case "fds":
@@ -298,6 +319,23 @@ func threads() {
 		time.Sleep(time.Millisecond)
 	}
 	fmt.Println("20000 threads: THROUGH")
+}
+
+// watches takes all the file watches that it is given.
+func watches() {
+	n := 0
+	for ; n < 4096; n++ {
+		if _, err := unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
+			break
+		}
+	}
+	text, _ := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	all, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || n > all/4 {
+		fmt.Printf("%d of %d instances: THROUGH %v\n", n, all, err)
+		return
+	}
+	fmt.Printf("held: %d of %d instances\n", n, all)
 }
 
 // withoutNamespaces runs a program that can make none, as on a system that does not
