@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -264,19 +265,30 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// The price of confinement: compare with BenchmarkPlain.
-func BenchmarkConfined(b *testing.B) {
-	w := newWorld(b, Config{Limits: Limits{Memory: 4 << 30, Processes: 512}})
-	b.ReportAllocs()
-	for b.Loop() {
-		w.run("true")
+// The price of confinement: a command that does nothing, by turns as it is and
+// confined by the program itself, and the middle of each.
+func BenchmarkConfinement(b *testing.B) {
+	program := filepath.Join(b.TempDir(), "gasupervisor")
+	build := exec.Command("go", "build", "-o", program, "../../../cmd/gasupervisor")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("build: %v\n%s", err, out)
 	}
-}
-
-func BenchmarkPlain(b *testing.B) {
-	w := newWorld(b, Config{})
+	w := newWorld(b, Config{Program: program, Limits: Limits{Memory: 4 << 30, Processes: 512}})
+	var plain, confined []time.Duration
 	b.ReportAllocs()
 	for b.Loop() {
+		begun := time.Now()
 		w.plain("true")
+		between := time.Now()
+		w.run("true")
+		plain, confined = append(plain, between.Sub(begun)), append(confined, time.Since(between))
 	}
+	middle := func(d []time.Duration) float64 {
+		slices.Sort(d)
+		return d[len(d)/2].Seconds() * 1000
+	}
+	b.ReportMetric(middle(plain), "plain-ms")
+	b.ReportMetric(middle(confined), "confined-ms")
+	b.ReportMetric(middle(confined)-middle(plain), "cost-ms")
 }
