@@ -11,6 +11,7 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
 )
 
 // makeTempDir makes the directory of the tasks, which belongs to whom agents act as
@@ -45,11 +46,16 @@ func (k *confinement) mayWork(c *config.Config) error {
 		k.user.Name, c.TempDir, k.user.Name, c.TempDir)
 }
 
-// mayWrite gives the task's directory to the user as whom agents act, where it is the
-// daemon's, and refuses an ask to write where that user may not.
-func (k *confinement) mayWrite(a sandbox.Ask) error {
-	if k == nil || k.user == nil || !a.Writes {
+// admit makes ready what the user as whom agents act is to have of its own, and refuses
+// an ask to write where that user may not. The task's directory becomes the user's
+// where it is the daemon's.
+func (k *confinement) admit(a sandbox.Ask, p confine.Private) error {
+	if k == nil || k.user == nil {
 		return nil
+	}
+	// File tools, which may be the first there, could not make it where root alone may.
+	if err := k.prepare(p); err != nil || !a.Writes {
+		return err
 	}
 	if err := k.user.Give(a.TaskDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("give the task's directory away: %w", err)

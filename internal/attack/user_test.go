@@ -81,6 +81,7 @@ func TestUser(t *testing.T) {
 			return ""
 		}},
 		{name: "[sandbox] user: what a file tool makes", tools: []tool{write("made/by/tool", "x"), command("echo y >> made/by/tool && rm -r made/by && echo he\"\"ld")}, wants: `held`, expected: "is the user's", check: owner("project/made")},
+		{name: "[sandbox] user: a file tool that is the first in /tmp", tools: []tool{write("/tmp/first", "x"), command("echo y >> /tmp/first && ls -ld $XDG_RUNTIME_DIR && echo he\"\"ld")}, wants: `held`, expected: "is the user's"},
 		{name: "[sandbox] user: signals to the helper and to others", line: "kill -9 1; kill -9 @PID@; kill -9 -1; echo x", wants: `not permitted|No such|killed|137`, expected: "not permitted, no such process"},
 	})
 	p.sh("mkdir -m 755 project/out")
