@@ -326,7 +326,8 @@ func (b *rootBuilder) point(path string, dir bool) (int, error) {
 			unix.Close(f)
 		}
 	}
-	if err != nil {
+	// In a private directory another command of the task may make room for the same.
+	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, fmt.Errorf("make room for it: %w", err)
 	}
 	return openBelow(b.root, path, unix.O_PATH)
