@@ -307,11 +307,11 @@ func (v *validator) sandbox(c *Config) {
 }
 
 var (
-	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,199}$`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	headerName   = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`)
 )
 
-func isVariable(s string) bool { return variableName.MatchString(s) }
+func isVariable(s string) bool { return len(s) <= 200 && variableName.MatchString(s) }
 
 func isInteger(s string) bool {
 	_, err := strconv.Atoi(s)
