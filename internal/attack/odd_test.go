@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // within makes t the place's test for as long as a row takes.
@@ -81,6 +82,38 @@ func TestSwapping(t *testing.T) {
 	results, _ := p.finish(p.begin(project, calls...))
 	swapped, _ := p.finish(swapper)
 	judge(t, p, attack{name: "file tools in a directory that is swapped for a link, again and again", expected: "never the other place", wants: `(?s)it is a link to.*exchanged`}, append(results, swapped...))
+}
+
+// A task's own directory is swapped for a link while its rounds begin.
+func TestSwappedTask(t *testing.T) {
+	p := newPlace(t, "swapped", "")
+	p.sh("mkdir gas/temp/raced && ln -s ../../outside gas/temp/link && cp docs/probe gas/temp/exchanger")
+	raced, err := os.OpenRoot(p.task("raced"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raced.Close()
+	swapper := p.begin(nil, command("touch started; ./exchanger exchange raced link"))
+	p.until("the swapping begins", func() bool { _, err := os.Lstat(p.path("gas/temp/started")); return err == nil })
+	calls := `CALLS[{"name":"execute_command","args":{"command":"cd raced; cat secret.txt; echo x > new"}},{"name":"read_file","args":{"path":"raced/secret.txt"}}]`
+	deadline := time.Now().Add(5 * time.Second)
+	for i := 0; time.Now().Before(deadline); i++ {
+		if err := raced.WriteFile("input.txt", fmt.Appendf(nil, "Raced %d. %s", i, calls), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond) // for the daemon to begin one, and not for anything to happen
+	}
+	results, _ := p.finish(swapper)
+	rounds := 0
+	for _, r := range p.model.Requests() {
+		if strings.Contains(r.FirstUser(), "Raced ") {
+			rounds++
+		}
+		if r.Has(canary + "-") {
+			t.Error("a request has a secret")
+		}
+	}
+	judge(t, p, attack{name: "a task's directory that is swapped for a link while its rounds begin", expected: "never the other place", wants: `exchanged`}, append(results, fmt.Sprint(rounds, " requests")))
 }
 
 // A subagent against the task that sent it out.

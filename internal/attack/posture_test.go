@@ -184,7 +184,7 @@ func TestPosture(t *testing.T) {
 			return map[string]string{p.path("gas/temp"): "rw", p.path("project"): "rw", p.path("project/.git"): "rw", p.path("project/.git/config"): "ro", p.path("project/.git/hooks"): "ro"}
 		}},
 		{"the daemon's directory", "", true, func(p *place) map[string]any { return map[string]any{"work_dir": p.path("gas")} }, func(p *place) map[string]string {
-			return daemons(p, map[string]string{p.path("gas"): "rw"})
+			return daemons(p, map[string]string{p.path("gas"): "rw", p.path("gas/temp"): "rw"})
 		}},
 		{"share = false", "share = false", true, func(p *place) map[string]any { return map[string]any{"work_dir": p.path("project")} }, func(p *place) map[string]string {
 			return map[string]string{p.task("t1"): "rw", p.path("project"): "rw", p.path("project/.git"): "rw", p.path("project/.git/config"): "ro", p.path("project/.git/hooks"): "ro"}

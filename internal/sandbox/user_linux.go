@@ -101,9 +101,9 @@ func (u *User) Owns(dir string) bool {
 }
 
 // Give makes a directory the user's that belongs to the daemon, as what root makes
-// does, and leaves any other alone. A link is an error.
+// does, and leaves any other alone. A link, also on the way, is an error.
 func (u *User) Give(dir string) error {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
 		return fmt.Errorf("open %s: %w", dir, err)
 	}

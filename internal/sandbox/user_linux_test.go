@@ -87,6 +87,13 @@ func TestMayWriteAndGive(t *testing.T) {
 	if err := u.Give(link); err == nil || u.Owns(dir) {
 		t.Errorf("a link was followed: %v", err)
 	}
+	sub := filepath.Join(dir, "sub")
+	if err := os.Mkdir(sub, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Give(filepath.Join(link, "sub")); err == nil || u.Owns(sub) {
+		t.Errorf("a link on the way was followed: %v", err)
+	}
 	if err := u.Give(dir); err != nil || !u.Owns(dir) || u.Owns(link) || !u.MayWrite(dir) {
 		t.Errorf("given: %v", err)
 	}
