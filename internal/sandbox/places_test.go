@@ -113,29 +113,3 @@ func TestToolchainEnv(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
-
-// Whatever stands in the place of a task's directory when its rights are worked out,
-// they are for that place, and for nowhere that a link leads.
-func TestTaskDirIsALink(t *testing.T) {
-	g := newGround(t, nil)
-	g.link(g.outside, "temp/link")
-	for name, ask := range map[string]Ask{
-		"the task's":   {TaskDir: g.path("temp/link"), Writes: true},
-		"its parent's": {TaskDir: g.task, Parents: []string{g.path("temp/link")}, Writes: true},
-	} {
-		p, err := Build(Ceiling{TempDir: g.temp}.Resolve(), ask.Resolve())
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := OpenFiles(p)
-		defer f.Close()
-		for _, path := range []string{g.path("outside/secret"), g.path("temp/link/secret")} {
-			if b, err := f.ReadFile(path, 100); err == nil {
-				t.Errorf("%s: %s holds %q", name, path, b)
-			}
-		}
-		if _, err := f.WriteFile(g.path("temp/link/new"), []byte("x"), 0o644); err == nil {
-			t.Errorf("%s: written through it", name)
-		}
-	}
-}
