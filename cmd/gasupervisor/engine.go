@@ -51,9 +51,6 @@ type engine struct {
 // also where the engine's own is another one.
 func newEngine(l *config.Loaded, stateDir string, log *slog.Logger) (*engine, error) {
 	c := &l.Config
-	if err := makePlaces(c, log); err != nil {
-		return nil, err
-	}
 	reserveEnvFiles(c.Sandbox.Roots, log)
 	accounts := usage.New(filepath.Join(stateDir, usage.DirName), nil, func(err error) {
 		if err != nil {
@@ -67,13 +64,19 @@ func newEngine(l *config.Loaded, stateDir string, log *slog.Logger) (*engine, er
 	if err != nil {
 		return nil, err
 	}
-	root, err := taskdir.OpenRoot(c.TempDir, taskdir.WithSettle(c.Settle))
+	tools, err := newToolbox(l, stateDir, lib, log)
 	if err != nil {
 		return nil, err
 	}
-	tools, err := newToolbox(l, stateDir, lib, log)
+	if err := tools.confinement.giveTempDir(c); err != nil {
+		return nil, err
+	}
+	if err := makePlaces(c, log); err != nil {
+		return nil, err
+	}
+	root, err := taskdir.OpenRoot(c.TempDir, taskdir.WithSettle(c.Settle))
 	if err != nil {
-		return nil, errors.Join(err, root.Close())
+		return nil, err
 	}
 	runner := agent.New(agent.Config{
 		Models: models.choose,
@@ -235,6 +238,9 @@ func newToolbox(l *config.Loaded, stateDir string, lib *library, log *slog.Logge
 	confinement, err := newConfinement(c, slices.Concat(ceiling.Roots, ceiling.Read, ceiling.System, []string{ceiling.TempDir}), log)
 	if err != nil {
 		return nil, err
+	}
+	if confinement != nil {
+		ceiling.User = confinement.user
 	}
 	return &toolbox{ceiling: ceiling.Resolve(), config: c, lib: lib, environ: os.Environ(), confinement: confinement}, nil
 }

@@ -169,6 +169,8 @@ type Sandbox struct {
 	Read       []string `toml:"read" eg:"[\"/srv/docs\"]"`
 	Toolchains bool     `toml:"toolchains" eg:"true"`
 	Network    Network  `toml:"network" eg:"\"off\""`
+	// User is whom agents act as where the daemon is root; "" is whom it runs as.
+	User string `toml:"user" eg:"\"agents\""`
 	// Env names variables of the daemon that commands see too.
 	Env []string `toml:"env" eg:"[\"LANG\"]"`
 

@@ -312,6 +312,9 @@ func (v *validator) sandbox(c *Config) {
 			}
 		}
 	}
+	if s.User != "" && s.Mode == SandboxOff {
+		v.add("sandbox.user", "agents act as another user only where they are confined", `want mode = "auto", or no user`)
+	}
 	for i, h := range s.Network.Hosts {
 		if _, err := netproxy.Parse([]string{h}); err != nil {
 			v.add(index("sandbox.network", i), fmt.Sprintf("got %q", h), `want "host:port", such as "api.example.org:443" or "*.example.org:443"`)
@@ -332,11 +335,11 @@ func (v *validator) sandbox(c *Config) {
 }
 
 var (
-	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,199}$`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	headerName   = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`)
 )
 
-func isVariable(s string) bool { return variableName.MatchString(s) }
+func isVariable(s string) bool { return len(s) <= 200 && variableName.MatchString(s) }
 
 func isInteger(s string) bool {
 	_, err := strconv.Atoi(s)
