@@ -142,6 +142,8 @@ type (
 		LLM     string      `json:"llm,omitempty"`
 		Model   string      `json:"model,omitempty"`
 		Begun   []string    `json:"begun,omitempty"`
+		// Cut is round.Answered's. Journals of earlier programs do not say.
+		Cut round.Cut `json:"cut,omitempty"`
 		// Estimated and Break are round.Answered's.
 		Estimated llm.Amount `json:"estimated,omitzero"`
 		Break     string     `json:"break,omitempty"`

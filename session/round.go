@@ -279,7 +279,7 @@ func (s *Session) startRunner(dir *taskdir.Dir) {
 		Inbox: r.inbox(), ReadPlan: dir.ReadPlan, WritePlan: dir.WritePlan,
 	}
 	if st.Joined {
-		in.Resumed = &round.Resumed{Turn: st.Turn, Begun: st.Begun}
+		in.Resumed = &round.Resumed{Turn: st.Turn, Begun: st.Begun, Cut: st.Cut}
 	}
 	if st.Depth < s.cfg.Children.MaxDepth {
 		r.spawns, r.ended = make(chan spawnRequest), make(chan spawnEnd)

@@ -401,7 +401,7 @@ func TestStopOfTheDaemonResumesTheRound(t *testing.T) {
 			first := true
 			d := newDesk(t, runnerFunc(func(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {
 				if !first {
-					if rest && (in.Resumed == nil || in.Resumed.Turn != 1 || !in.Resumed.Begun["c1"] || len(in.Conversation) != 2) {
+					if rest && (in.Resumed == nil || in.Resumed.Turn != 1 || !in.Resumed.Begun["c1"] || in.Resumed.Cut != round.CutText || len(in.Conversation) != 2) {
 						t.Errorf("resumed with %+v and %d messages", in.Resumed, len(in.Conversation))
 					}
 					return oneTurn(in, emit, "went on")
@@ -411,7 +411,7 @@ func TestStopOfTheDaemonResumesTheRound(t *testing.T) {
 					emit(round.HeadPrepared{})
 					emit(round.Appended{Messages: []llm.Message{{Role: llm.User, Content: in.Message}}})
 					emit(round.TurnStarted{Turn: 1})
-					emit(round.Answered{Turn: 1, Message: llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: "c1", Name: "x"}}}, Begun: []string{"c1"}})
+					emit(round.Answered{Turn: 1, Message: llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: "c1", Name: "x"}}}, Begun: []string{"c1"}, Cut: round.CutText})
 				}
 				atWork <- struct{}{}
 				<-ctx.Done()

@@ -47,6 +47,8 @@ type state struct {
 	Answers int `json:"answers,omitempty"`
 	// Begun holds the calls that change something and have no result yet.
 	Begun map[string]bool `json:"begun,omitempty"`
+	// Cut is what the length limit took of the answer that is the newest message.
+	Cut round.Cut `json:"cut,omitempty"`
 	// Crashes counts the crashes of the open round without progress. Paused says that
 	// the daemon was told to stop meanwhile, which is none.
 	Crashes int  `json:"crashes,omitempty"`
@@ -220,7 +222,7 @@ func (s *state) addMessage(r *record) {
 func (s *state) openRound(o *roundRecord) {
 	s.Phase, s.Reason = Queued, ""
 	s.Round, s.RoundFrom, s.RoundText = o.Round, o.From, ""
-	s.RoundStarted, s.Began, s.Joined, s.Turn, s.Answers, s.Begun = time.Time{}, false, false, 0, 0, nil
+	s.RoundStarted, s.Began, s.Joined, s.Turn, s.Answers, s.Begun, s.Cut = time.Time{}, false, false, 0, 0, nil, round.NotCut
 	s.Crashes, s.Paused, s.Aside = 0, false, 0
 	s.Outcome, s.Deadline = nil, time.Time{}
 	if i := slices.IndexFunc(s.Notes, func(n round.Note) bool { return n.Seq == o.Seq }); i >= 0 {
@@ -279,7 +281,7 @@ func (s *state) spend(spent llm.Usage, estimated llm.Amount) {
 
 func (s *state) answer(a *answerRecord) {
 	s.Conversation = append(s.Conversation, a.Message)
-	s.Turn, s.Crashes = a.Turn, 0
+	s.Turn, s.Crashes, s.Cut = a.Turn, 0, a.Cut
 	s.Answers++
 	s.spend(a.Spent, a.Estimated)
 	s.ToolCalls += len(a.Message.ToolCalls)
@@ -297,7 +299,7 @@ func (s *state) answer(a *answerRecord) {
 
 func (s *state) add(a *appendRecord) {
 	s.Conversation = append(s.Conversation, a.Messages...)
-	s.Joined, s.Begun = true, nil
+	s.Joined, s.Begun, s.Cut = true, nil, round.NotCut
 	// The round's first message and hints are added at every start and are no progress.
 	if slices.ContainsFunc(a.Messages, func(m llm.Message) bool { return m.Role == llm.ToolRole }) {
 		s.Crashes = 0
