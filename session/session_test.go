@@ -438,18 +438,23 @@ func TestStopOfTheDaemonResumesTheRound(t *testing.T) {
 
 func TestWaitingSessionWaitsOnAfterARestart(t *testing.T) {
 	d := newDesk(t, answer("hi"))
+	d.cfg.ReplyTimeout = minimumWait / 2
 	d.put("a", "input.txt", "go")
 	l := d.start("a", nil)
 	d.ended("a", "output.txt")
 	d.state("a", taskdir.AwaitingReply, round.Completed)
 	l.end()
-	before, _ := os.Stat(d.path("a", "status.json"))
+	before := d.status("a")
 	d.start("a", nil)
+	// Of the wait less was left than a start grants, and readers are told of it.
+	d.until("a later deadline in the status", func() bool {
+		return d.status("a").ReplyDeadline.Sub(before.ReplyDeadline.Time) >= minimumWait/2
+	})
+	if after := d.status("a"); after.State != before.State || after.Session != before.Session || after.Reason != before.Reason {
+		t.Errorf("the status was %+v and is %+v", before, after)
+	}
 	d.put("a", "reply.txt", "more")
 	d.ended("a", "output1.txt")
-	if before == nil {
-		t.Fatal("no status.json")
-	}
 }
 
 func TestMarkerIsWrittenAfterACrashBeforeIt(t *testing.T) {
