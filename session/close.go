@@ -50,6 +50,9 @@ func (s *Session) closeRound(ctx context.Context) error {
 	if err := s.sync(ctx); err != nil {
 		return err
 	}
+	if err := s.settleChildren(); err != nil {
+		return err
+	}
 	end := &closedRecord{
 		Outcome: r.outcome, Shown: s.showEnd(), Deadline: time.Now().Add(s.cfg.ReplyTimeout),
 		// A message that no request has seen counts as said, for the reply that may come.
@@ -432,6 +435,9 @@ func (s *Session) openNoted(ctx context.Context) (opened bool, err error) {
 // endSession ends a session at rest.
 func (s *Session) endSession(ctx context.Context, reason round.Reason) error {
 	if err := s.load(); err != nil {
+		return err
+	}
+	if err := s.settleChildren(); err != nil {
 		return err
 	}
 	if err := s.commit(ctx, &record{Ended: &endedRecord{Reason: reason}}); err != nil {

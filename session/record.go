@@ -83,6 +83,8 @@ type (
 		Call string `json:"call"`
 		N    int    `json:"n"`
 		Task string `json:"task"`
+		// Made says that its directory came to be: if it is gone, somebody has removed it.
+		Made bool `json:"made,omitempty"`
 		// Done says that its first round is over; Spent is what that cost.
 		Done  bool      `json:"done,omitempty"`
 		Spent llm.Usage `json:"spent,omitzero"`

@@ -223,6 +223,11 @@ func (s *Session) startRound(ctx context.Context) error {
 				Kind: "crash", Message: fmt.Sprintf("this round ended the daemon %d times in a row without getting further; a reply tries once more", s.st.Crashes)}})
 		}
 	}
+	if !s.run.resumed {
+		if err := s.settleChildren(); err != nil {
+			return err
+		}
+	}
 	began, failure, wait, err := s.readFiles(ctx, dir)
 	if err != nil {
 		return err
