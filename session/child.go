@@ -212,14 +212,13 @@ func (s *Session) childExists(child string) bool {
 	return err == nil && exists(placeOf(s.cfg.StateDir, child).current())
 }
 
-// childName is the lowest <parent>.<n> that is neither directory nor journal.
+// childName is the lowest <parent>.<n> that is neither directory nor journal, nor was
+// that of a child which has been removed: its job would be taken for the new one's.
 func (s *Session) childName() string {
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%s.%d", s.task, n)
-		if exists(taskdir.TaskPath(s.cfg.Root.Path(), name)) {
-			continue
-		}
-		if !exists(string(placeOf(s.cfg.StateDir, name))) {
+		removed := slices.ContainsFunc(s.st.Children, func(c childRecord) bool { return c.Task == name && c.used() })
+		if !removed && !exists(taskdir.TaskPath(s.cfg.Root.Path(), name)) && !exists(string(placeOf(s.cfg.StateDir, name))) {
 			return name
 		}
 	}

@@ -392,6 +392,10 @@ func (s *state) inFirstRound() bool { return s.Parent != "" && s.Round == 0 }
 func (s *state) childDone() bool { return s.inFirstRound() && s.Phase == Awaiting }
 
 func (s *state) addChild(c childRecord) {
+	// A name is given to another job where a crash kept it from being used.
+	s.Children = slices.DeleteFunc(s.Children, func(o childRecord) bool {
+		return o.Task == c.Task && (o.Call != c.Call || o.N != c.N) && !o.used()
+	})
 	i := slices.IndexFunc(s.Children, func(o childRecord) bool { return o.Call == c.Call && o.N == c.N })
 	if i < 0 {
 		s.Children = append(s.Children, c)
@@ -403,6 +407,10 @@ func (s *state) addChild(c childRecord) {
 	}
 	s.Children[i] = c
 }
+
+// used reports whether the child's name was given to a task, which may have been
+// removed since.
+func (c childRecord) used() bool { return c.Made || c.Done }
 
 // openChildren names the subagents that the open round waits for.
 func (s *state) openChildren() (names []string) {
