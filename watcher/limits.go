@@ -158,6 +158,9 @@ func (l *loop) report() {
 	if old := l.mode.Load(); old == nil || *old != m {
 		published := m // only this one goes to the heap
 		l.mode.Store(&published)
+		if old == nil && l.root != "" {
+			l.log.Info("tasks are watched", "watched", m.Watched, "polled", m.Polled, "after", time.Since(l.began).Round(time.Millisecond))
+		}
 	}
 	// A missing root has its own lines.
 	if l.root == "" || m.Polling == l.said {

@@ -63,12 +63,12 @@ type loop struct {
 	// what is left of a comparison of the polled.
 	backlog, round, compare fifo
 
-	nextRound, nextBatch, nextPoll, nextTry time.Time
-	batch                                   int
-	pause                                   time.Duration
-	comparing                               time.Time     // when the comparison began
-	compared                                time.Duration // what it took so far
-	seed                                    maphash.Seed  // of its digests
+	began, nextRound, nextBatch, nextPoll, nextTry time.Time
+	batch                                          int
+	pause                                          time.Duration
+	comparing                                      time.Time     // when the comparison began
+	compared                                       time.Duration // what it took so far
+	seed                                           maphash.Seed  // of its digests
 
 	limits
 }
@@ -83,7 +83,7 @@ func newLoop(cfg Config, dir string, mode *atomic.Pointer[Mode]) *loop {
 }
 
 func (l *loop) start(now time.Time) {
-	l.nextRound = now.Add(l.cfg.Interval)
+	l.began, l.nextRound = now, now.Add(l.cfg.Interval)
 	l.openBackend(now)
 	l.attach(now)
 }

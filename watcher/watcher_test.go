@@ -416,3 +416,18 @@ func TestRunRefuses(t *testing.T) {
 		t.Error("Run ran twice")
 	}
 }
+
+// The line tells operators, and whoever measures it, from when on nothing is missed.
+func TestLogSaysWhenAllIsWatched(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 3 {
+		if err := os.Mkdir(filepath.Join(dir, fmt.Sprint("task", i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := start(t, dir, nil)
+	r.stop()
+	if got := r.logs.String(); strings.Count(got, "tasks are watched") != 1 || !strings.Contains(got, "watched=3 polled=0") {
+		t.Errorf("the log says:\n%s", got)
+	}
+}

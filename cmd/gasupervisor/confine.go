@@ -90,19 +90,25 @@ func newConfinement(c *config.Config, paths []string, log *slog.Logger) (*confin
 // build, few for an attack.
 const maxOpenFiles = 8192
 
-// private returns a task's private directories, which it makes.
-func (k *confinement) private(task string) (confine.Private, error) {
+// private returns a task's private directories. Most tasks run no command: that the
+// directories are there is prepare's business.
+func (k *confinement) private(task string) confine.Private {
 	dir := filepath.Join(k.privates, journal.Place(task))
 	p := confine.Private{Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp"), Cache: k.cache}
 	if p.Cache == "" {
 		p.Cache = filepath.Join(dir, "cache")
 	}
+	return p
+}
+
+// prepare makes what is missing of a task's private directories.
+func (k *confinement) prepare(p confine.Private) error {
 	for _, d := range []string{p.Home, p.Tmp, p.Cache, filepath.Join(p.Home, ".run")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
-			return p, fmt.Errorf("make the task's private directories: %w", err)
+			return fmt.Errorf("make the task's private directories: %w", err)
 		}
 	}
-	return p, k.gitConfig(filepath.Join(p.Home, ".gitconfig"))
+	return k.gitConfig(filepath.Join(p.Home, ".gitconfig"))
 }
 
 // gitConfig writes what git needs to commit. It is made once: what a command makes
@@ -160,6 +166,7 @@ func (k *confinement) job(policy sandbox.Policy, p confine.Private, paths []stri
 	}
 	return confine.Job{
 		Policy: policy, Private: p, Links: links, Env: k.env,
+		Prepare:   func() error { return k.prepare(p) },
 		Checkouts: func() confine.Extras { return confine.Checkouts(policy) },
 	}
 }
@@ -191,10 +198,7 @@ func (b *toolbox) allow(task, dir string, s round.Settings, writes bool, network
 	}
 	var private confine.Private
 	if b.confinement != nil {
-		var err error
-		if private, err = b.confinement.private(task); err != nil {
-			return a, err
-		}
+		private = b.confinement.private(task)
 		ask.Places = b.confinement.sandbox.Places(private)
 	}
 	var err error

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -73,12 +75,14 @@ func TestSweepPrivate(t *testing.T) {
 	}
 	outside := filepath.Join(state, "outside")
 	for _, name := range []string{"kept", "gone"} {
-		p, err := k.private(name)
-		if err != nil {
-			t.Fatal(err)
+		p := k.private(name)
+		if _, err := os.Lstat(p.Home); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the directories are there before a command wants them: %v", err)
 		}
-		if _, err := k.private(name); err != nil {
-			t.Errorf("a second time: %v", err)
+		for range 2 {
+			if err := k.prepare(p); err != nil {
+				t.Fatal(err)
+			}
 		}
 		locked := filepath.Join(p.Home, "go", "locked")
 		if err := os.MkdirAll(locked, 0o755); err != nil {

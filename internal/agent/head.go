@@ -206,7 +206,7 @@ func (s *state) request(toolChoice string) llm.Request {
 	if s.head.System != "" {
 		all = append(all, llm.Message{Role: llm.System, Content: s.head.System})
 	}
-	return llm.Request{Messages: append(all, msgs...), Tools: s.head.Tools, ToolChoice: toolChoice}
+	return llm.Request{Messages: append(all, msgs...), Tools: s.head.Tools, ToolChoice: toolChoice, Sent: &s.sent}
 }
 
 func listOr(names []string, none string) string {

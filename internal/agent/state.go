@@ -30,6 +30,7 @@ type state struct {
 	schema *schema.Schema
 
 	conv   *history.Conversation
+	sent   llm.Sent
 	ledger ledger
 	turn   int // the turn in progress or just ended
 	memory memory

@@ -65,6 +65,11 @@ func TestEveryday(t *testing.T) {
 	if seen := strings.Join(results, "\n"); strings.Count(seen, "kept") != 3 || !strings.Contains(seen, "by a tool") || strings.Contains(seen, "state/private") {
 		t.Errorf("got %s", seen)
 	}
+	// Also where the file tool comes first.
+	results, _ = p.finish(p.begin(nil, write("/tmp/first", "by a tool\n"), command("cat /tmp/first; ls -d ~")))
+	if seen := strings.Join(results, "\n"); !strings.Contains(seen, "by a tool") || strings.Contains(seen, "state/private") {
+		t.Errorf("got %s", seen)
+	}
 	// A worktree whose repository is beside it.
 	p.sh("cd project && git worktree add -q ../gas/tree && git -C ../gas/tree log -1 --oneline")
 	everyday(t, p, map[string]any{"work_dir": p.path("gas/tree")}, []struct{ name, needs, line, wants string }{

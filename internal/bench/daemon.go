@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,7 @@ type daemon struct {
 	env               []string
 	profiles          *http.Client
 	started           time.Time
+	logged            int64 // how long the log was when it was last launched
 }
 
 // startDaemon starts the program in dir. overrides are variables that override
@@ -85,7 +87,7 @@ type daemon struct {
 func startDaemon(ctx context.Context, binary, dir string, m *model, overrides ...string) (*daemon, error) {
 	d := &daemon{binary: binary, dir: dir, temp: filepath.Join(dir, "temp"), model: m}
 	config := fmt.Sprintf("temp_dir = \"temp\"\nstate_dir = \"state\"\nreply_timeout = \"24h\"\n[[llm]]\nname = \"scripted\"\nbase_url = %q\n"+
-		"api_key_env = \"\"\nmodel = \"test\"\ncontext_window = 100000000\n[log]\nlevel = \"warn\"\n", m.server.URL)
+		"api_key_env = \"\"\nmodel = \"test\"\ncontext_window = 100000000\n[log]\nlevel = \"info\"\n", m.server.URL)
 	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
 		return nil, err
 	}
@@ -122,10 +124,31 @@ func (d *daemon) launch() error {
 	if err := os.RemoveAll(filepath.Join(d.dir, "pprof")); err != nil {
 		return err
 	}
+	if d.logged, err = log.Seek(0, io.SeekEnd); err != nil {
+		return err
+	}
 	cmd := exec.Command(d.binary, "run", "--config", filepath.Join(d.dir, "config.toml"))
 	cmd.Env, cmd.Stderr = d.env, log
 	d.started = time.Now()
 	d.process, err = startProcess(cmd)
+	return err
+}
+
+// watching waits until a daemon that was launched watches n tasks and the directory
+// that they are in.
+func (d *daemon) watching(ctx context.Context, n int) error {
+	// Counting watches keeps the system from adding more of them: its word comes first.
+	said := func() bool {
+		log, err := os.ReadFile(filepath.Join(d.dir, "daemon.log"))
+		return err == nil && bytes.Contains(log[min(d.logged, int64(len(log))):], []byte("tasks are watched"))
+	}
+	if err := d.until(ctx, time.Millisecond, said); err != nil {
+		return err
+	}
+	got, err := watches(d.pid())
+	if err == nil && got <= n {
+		err = fmt.Errorf("the daemon says that its tasks are watched, and has %d watches for %d of them", got, n)
+	}
 	return err
 }
 

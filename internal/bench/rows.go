@@ -493,9 +493,6 @@ func (b *bench) restart(ctx context.Context, d *daemon) (took, floored time.Dura
 	if err := d.launch(); err != nil {
 		return 0, 0, err
 	}
-	err = d.until(ctx, 10*time.Millisecond, func() bool {
-		n, err := watches(d.pid())
-		return err == nil && n > b.sessions
-	})
+	err = d.watching(ctx, b.sessions)
 	return time.Since(begun), floored, err
 }

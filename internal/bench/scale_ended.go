@@ -67,10 +67,7 @@ func (b *bench) scaleEnded(ctx context.Context) error {
 			if err := d.launch(); err != nil {
 				return err
 			}
-			if err := d.until(ctx, 20*time.Millisecond, func() bool {
-				n, err := watches(d.pid())
-				return err == nil && n > b.ended
-			}); err != nil {
+			if err := d.watching(ctx, b.ended); err != nil {
 				return err
 			}
 			watched := time.Since(begun)

@@ -83,7 +83,8 @@ func (m Model) CompactFrom() int {
 	return max(1, min(int(at*float64(m.ContextWindow)), m.ContextWindow-m.Reserve()))
 }
 
-// Request is one request to a model. The slices are not retained or changed.
+// Request is one request to a model. The slices are not changed, nor are they retained
+// but by Sent.
 type Request struct {
 	Messages []Message
 	Tools    []ToolSpec
@@ -91,6 +92,8 @@ type Request struct {
 	ToolChoice string
 	// MaxTokens bounds the answer; 0 leaves it to the provider.
 	MaxTokens int
+	// Sent, where not nil, is the conversation's, and saves encoding it anew.
+	Sent *Sent
 }
 
 // ToolSpec describes a tool to the model. Parameters is a JSON Schema object.

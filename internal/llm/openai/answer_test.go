@@ -61,7 +61,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatalf("the message cannot be stored: %s, %v", b, err)
 		}
 		// It can be sent, and after the disk it is sent in the same bytes.
-		first, err := c.appendMessages(nil, []llm.Message{m})
+		first, err := c.appendMessage(nil, m)
 		if err != nil || !json.Valid(first) {
 			t.Fatalf("the message cannot be sent: %s, %v", first, err)
 		}
@@ -69,7 +69,7 @@ func FuzzAnswer(f *testing.F) {
 		if err := json.Unmarshal(b, &back); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := c.appendMessages(nil, []llm.Message{back}); err != nil || !bytes.Equal(first, again) {
+		if again, err := c.appendMessage(nil, back); err != nil || !bytes.Equal(first, again) {
 			t.Errorf("after the disk it is sent as\n%s\n%s, %v", first, again, err)
 		}
 	})

@@ -13,20 +13,10 @@ import (
 // maxBadArguments bounds what is sent back of arguments that were not JSON.
 const maxBadArguments = 500
 
-// appendMessages appends the conversation as a JSON array. Each message depends
-// on itself alone, so that a conversation that grew begins with the same bytes.
-func (c *Client) appendMessages(dst []byte, msgs []llm.Message) ([]byte, error) {
-	dst = append(dst, '[')
-	for i, m := range msgs {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		var err error
-		if dst, err = c.wire(m).AppendJSON(dst); err != nil {
-			return nil, fmt.Errorf("encode message %d: %w", i, err)
-		}
-	}
-	return append(dst, ']'), nil
+// appendMessage appends a message as this LLM wants it. It depends on the message
+// alone, so that a conversation that grew begins with the same bytes.
+func (c *Client) appendMessage(dst []byte, m llm.Message) ([]byte, error) {
+	return c.wire(m).AppendJSON(dst)
 }
 
 func appendTools(dst []byte, tools []llm.ToolSpec) ([]byte, error) {
@@ -213,7 +203,7 @@ func (c *Client) body(base []byte, req llm.Request) ([]byte, error) {
 		dst = append(dst, ',')
 	}
 	dst = append(dst, `"messages":`...)
-	if dst, err = c.appendMessages(dst, req.Messages); err != nil {
+	if dst, err = req.Sent.AppendJSON(dst, c, req.Messages, c.appendMessage); err != nil {
 		return nil, err
 	}
 	return append(dst, '}'), nil

@@ -215,22 +215,32 @@ func conversation(turns int) []llm.Message {
 	return msgs
 }
 
+// BenchmarkBody builds a request of a conversation that is new, and of one that grew
+// by a turn since the last.
 func BenchmarkBody(b *testing.B) {
+	base := []byte(`{"model":"m","stream":true,"stream_options":{"include_usage":true}}`)
+	c := New(Config{BaseURL: "http://x/v1", Model: "glm-4.6", Transport: http.DefaultTransport})
+	build := func(b *testing.B, req llm.Request) {
+		body, err := c.body(base, req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(len(body)))
+	}
 	for _, turns := range []int{20, 500} {
-		b.Run(fmt.Sprintf("%d turns", turns), func(b *testing.B) {
-			c := New(Config{BaseURL: "http://x/v1", Model: "glm-4.6", Transport: http.DefaultTransport})
-			req := llm.Request{Messages: conversation(turns), Tools: offered.Tools}
-			base := []byte(`{"model":"m","stream":true,"stream_options":{"include_usage":true}}`)
-			body, err := c.body(base, req)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.SetBytes(int64(len(body)))
+		msgs := conversation(turns)
+		b.Run(fmt.Sprintf("new/%d turns", turns), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := c.body(base, req); err != nil {
-					b.Fatal(err)
-				}
+				build(b, llm.Request{Messages: msgs, Tools: offered.Tools})
+			}
+		})
+		b.Run(fmt.Sprintf("grown/%d turns", turns), func(b *testing.B) {
+			b.ReportAllocs()
+			var sent llm.Sent
+			build(b, llm.Request{Messages: msgs, Tools: offered.Tools, Sent: &sent})
+			for i := 0; b.Loop(); i++ {
+				build(b, llm.Request{Messages: msgs[:len(msgs)-2*(i%2)], Tools: offered.Tools, Sent: &sent})
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func (c *Client) Complete(ctx context.Context, req llm.Request, onDelta func(llm
 		}
 	}
 	resp, err := c.inner.Complete(ctx, llm.Request{
-		Messages: render(req.Messages, req.Tools), MaxTokens: req.MaxTokens,
+		Messages: render(req.Messages, req.Tools), MaxTokens: req.MaxTokens, Sent: req.Sent,
 	}, each)
 	if onDelta != nil {
 		if rest := filter.end(); rest != "" {

@@ -100,6 +100,9 @@ type Job struct {
 	Links map[string]string
 	// Env are variables that commands get, whatever else is set.
 	Env map[string]string
+	// Prepare, where not nil, is called before each command, and makes what is missing
+	// of Private.
+	Prepare func() error
 	// Checkouts looks for what git obeys in what is granted. It is called once, when
 	// the first command runs.
 	Checkouts func() Extras
@@ -130,6 +133,11 @@ func (s *Sandbox) Confine(j Job) func(*exec.Cmd) (*command.Confinement, error) {
 		status := s.Status()
 		if status.Level == None {
 			return nil, &RefusalError{status.Why, status.Do}
+		}
+		if j.Prepare != nil {
+			if err := j.Prepare(); err != nil {
+				return nil, err
+			}
 		}
 		ex := extras()
 		l, err := s.Layout(j, ex)
