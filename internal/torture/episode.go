@@ -423,6 +423,14 @@ func (e *episode) buried(d *daemon) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
+	e.autopsy(d)
+}
+
+// autopsy looks at what a daemon has left behind.
+func (e *episode) autopsy(d *daemon) {
+	if d.outlived {
+		e.book.violated(fmt.Sprintf("something of the daemon (process %d) lives on %s after its death", d.cmd.Process.Pid, deathPatience))
+	}
 	for _, line := range d.log.suspicious() {
 		e.book.violated("the log says: " + line)
 	}
@@ -439,9 +447,7 @@ func (e *episode) end(d *daemon) {
 	if killed || took > 8*time.Second {
 		e.book.violated(fmt.Sprintf("the daemon took %s to stop, with a stop_timeout of 5 s", took.Round(time.Millisecond)))
 	}
-	for _, line := range d.log.suspicious() {
-		e.book.violated("the log says: " + line)
-	}
+	e.autopsy(d)
 }
 
 // watchMarkers looks at all outputs and, where one has its marker, at the journal,

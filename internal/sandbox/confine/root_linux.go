@@ -304,7 +304,8 @@ func (b *rootBuilder) point(path string, dir bool) (int, error) {
 			unix.Close(f)
 		}
 	}
-	if err != nil {
+	// Another command of the task may have made it in their private directory just now.
+	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, fmt.Errorf("make room for it: %w", err)
 	}
 	return openBelow(b.root, path, unix.O_PATH)
