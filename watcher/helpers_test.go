@@ -115,12 +115,12 @@ func (r *running) next() Look {
 }
 
 // await reads looks until one is as wanted, and returns those before it.
-func (r *running) await(want Look) []Look {
+func (r *running) await(task string, why Why) []Look {
 	r.t.Helper()
 	var before []Look
 	for {
 		l := r.next()
-		if l == want {
+		if l.Task == task && l.Why == why {
 			return before
 		}
 		before = append(before, l)
@@ -167,11 +167,11 @@ func (r *running) quiet() []Look {
 	var before []Look
 	if _, err := os.Stat(r.path("marker")); err != nil {
 		r.mkdir("marker")
-		before = r.await(Look{"marker", Appeared})
+		before = r.await("marker", Appeared)
 	}
 	r.write("marker/tmp", "x")
 	r.rename("marker/tmp", "marker/input.txt")
-	return append(before, r.await(Look{"marker", Changed})...)
+	return append(before, r.await("marker", Changed)...)
 }
 
 func (r *running) path(name string) string { return filepath.Join(r.dir, filepath.FromSlash(name)) }

@@ -9,9 +9,9 @@ import (
 func TestWritersThatKeepAFileOpen(t *testing.T) {
 	r := start(t, t.TempDir(), nil)
 	r.mkdir("t1")
-	r.await(Look{"t1", Appeared})
+	r.await("t1", Appeared)
 	r.write("t1/reply.txt", "x")
-	r.await(Look{"t1", Changed})
+	r.await("t1", Changed)
 	r.quiet()
 	f, err := os.OpenFile(r.path("t1/reply.txt"), os.O_WRONLY|os.O_APPEND, 0)
 	r.check(err)
@@ -24,7 +24,7 @@ func TestWritersThatKeepAFileOpen(t *testing.T) {
 		t.Errorf("an open file brought %v", looks)
 	}
 	r.check(f.Close())
-	r.await(Look{"t1", Changed})
+	r.await("t1", Changed)
 }
 
 // Some never finish, and some things are never written: they are looked at too.
@@ -43,10 +43,10 @@ func TestWhatIsNeverClosed(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			r := start(t, t.TempDir(), nil)
 			r.mkdir("t1")
-			r.await(Look{"t1", Appeared})
+			r.await("t1", Appeared)
 			r.quiet()
 			r.check(do(r.path("t1/reply.txt")))
-			r.await(Look{"t1", Changed})
+			r.await("t1", Changed)
 			if looks := r.quiet(); len(looks) != 0 {
 				t.Errorf("further looks: %v", looks)
 			}

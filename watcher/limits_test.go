@@ -20,7 +20,7 @@ func TestOverflowLosesNothing(t *testing.T) {
 	r := start(t, t.TempDir(), func(c *Config) { c.NewBackend = func() (Backend, error) { return b, nil } })
 	for _, name := range []string{"stays", "goes", "again", "moves"} {
 		r.mkdir(name)
-		r.await(Look{name, Appeared})
+		r.await(name, Appeared)
 	}
 	b.lose.Store(true)
 	r.write("stays/input.txt", "x")
@@ -75,7 +75,7 @@ func TestOverflowAgainAndAgain(t *testing.T) {
 	}
 	r.mkdir("unheard of")
 	f.errs <- fsnotify.ErrEventOverflow
-	r.await(Look{"unheard of", Appeared})
+	r.await("unheard of", Appeared)
 	if n := strings.Count(r.logs.String(), "faster than"); n != 1 {
 		t.Errorf("said %d times, want once", n)
 	}
@@ -86,7 +86,7 @@ func TestOtherBackendErrors(t *testing.T) {
 	r := start(t, t.TempDir(), func(c *Config) { c.NewBackend = func() (Backend, error) { return f, nil } })
 	r.mkdir("t1")
 	f.errs <- errors.New("something odd")
-	r.await(Look{"t1", Appeared})
+	r.await("t1", Appeared)
 	r.logged("something odd")
 }
 
@@ -107,9 +107,9 @@ func TestBackendDies(t *testing.T) {
 		t.Error("the dead backend was not closed")
 	}
 	r.mkdir("t1")
-	r.await(Look{"t1", Appeared})
+	r.await("t1", Appeared)
 	r.write("t1/input.txt", "x")
-	r.await(Look{"t1", Changed})
+	r.await("t1", Changed)
 }
 
 // change does to a task what a polled directory has to notice, one after the other.
@@ -124,7 +124,7 @@ func change(r *running, name string) {
 	}
 	for i, step := range steps {
 		step()
-		if before := r.await(Look{name, Compared}); len(before) > 10 {
+		if before := r.await(name, Compared); len(before) > 10 {
 			r.t.Errorf("step %d: %d looks before the one wanted", i, len(before))
 		}
 	}
@@ -137,7 +137,7 @@ func TestWatchesRunOutInTheMiddle(t *testing.T) {
 	r.quiet() // the marker is one of them
 	for i := range 6 {
 		r.mkdir(fmt.Sprint("t", i))
-		r.await(Look{fmt.Sprint("t", i), Appeared})
+		r.await(fmt.Sprint("t", i), Appeared)
 	}
 	r.until("three are polled", func() bool { m := r.Mode(); return m.Polling && m.Watched == 4 && m.Polled == 3 })
 	if s := r.Mode().String(); !strings.HasPrefix(s, "polling 3 of 7 tasks: ") {
@@ -156,14 +156,14 @@ func TestWatchesRunOutInTheMiddle(t *testing.T) {
 	}
 	change(r, "t4")
 	r.write("t1/input.txt", "x")
-	r.await(Look{"t1", Changed})
+	r.await("t1", Changed)
 	// A polled directory that is recreated, replaced, removed.
 	r.removeAll("t5")
 	r.mkdir("t5")
 	r.awaitTasks("t5")
 	r.quiet()
 	r.removeAll("t5")
-	r.await(Look{"t5", Removed})
+	r.await("t5", Removed)
 
 	// A watch comes free: one of the polled gets it.
 	r.removeAll("t0")
@@ -195,14 +195,14 @@ func TestNoWatchAtAll(t *testing.T) {
 		t.Fatalf("mode %+v", m)
 	}
 	r.mkdir("t1")
-	r.await(Look{"t1", Appeared})
+	r.await("t1", Appeared)
 	change(r, "t1")
 	b.limit.Store(0)
 	r.until("all are watched", func() bool { m := r.Mode(); return !m.Polling && m.Watched == 1 })
 	r.mkdir("t2")
-	r.await(Look{"t2", Appeared})
+	r.await("t2", Appeared)
 	r.write("t2/input.txt", "x")
-	r.await(Look{"t2", Changed})
+	r.await("t2", Changed)
 }
 
 func TestInstancesRunOut(t *testing.T) {
@@ -226,11 +226,11 @@ func TestInstancesRunOut(t *testing.T) {
 	}
 	for _, name := range []string{"t1", "t2"} {
 		r.mkdir(name)
-		r.await(Look{name, Appeared})
+		r.await(name, Appeared)
 	}
 	change(r, "t1")
 	r.removeAll("t2")
-	r.await(Look{"t2", Removed})
+	r.await("t2", Removed)
 	give.Store(true)
 	r.until("it watches", func() bool { m := r.Mode(); return !m.Polling && m.Watched == 1 })
 	r.logged("watching all tasks again")
@@ -261,7 +261,7 @@ func TestPollingLooksOnlyWhereSomethingChanged(t *testing.T) {
 	for i := range 20 {
 		r.write("t1/output.txt", strings.Repeat("x", i))
 		r.write("t2/input.txt", fmt.Sprint(i))
-		if before := r.await(Look{"t2", Compared}); len(before) != 0 {
+		if before := r.await("t2", Compared); len(before) != 0 {
 			t.Fatalf("looks at %v, of which nothing that counts has changed", before)
 		}
 	}
@@ -288,7 +288,7 @@ func TestUnreadableDirectoryIsPolledAndNamed(t *testing.T) {
 		t.Errorf("reason %q, want it to name the directory and no setting", reason)
 	}
 	r.write("locked/input.txt", "x")
-	r.await(Look{"locked", Compared})
+	r.await("locked", Compared)
 	f.failing(nil)
 	r.until("it is watched", func() bool { return !r.Mode().Polling })
 }

@@ -94,7 +94,7 @@ func TestRegularLookFindsWhatWasMissed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		want := map[Look]bool{{"new", Appeared}: true, {"kept inode", Appeared}: true, {"t0", Removed}: true, {"t1", Regular}: true, {"t2", Regular}: true}
+		want := map[Look]bool{{Task: "new", Why: Appeared}: true, {Task: "kept inode", Why: Appeared}: true, {Task: "t0", Why: Removed}: true, {Task: "t1", Why: Regular}: true, {Task: "t2", Why: Regular}: true}
 		for len(want) > 0 {
 			l, at := next()
 			if !want[l] {

@@ -131,6 +131,8 @@ type Look struct {
 	// Task is the name of its directory.
 	Task string
 	Why  Why
+	// Urgent is true where an event led to the look, and not a pass over all tasks.
+	Urgent bool
 }
 
 // Why is the cause of a look, for logs. Where several fell together it is the
@@ -254,7 +256,7 @@ func (l *loop) run(ctx context.Context, looks chan<- Look) {
 			events, errs = l.backend.Events(), l.backend.Errors()
 		}
 		if t := l.front(); t != nil {
-			out, next = looks, Look{t.name, t.why}
+			out, next = looks, Look{t.name, t.why, t.wanted == urgent}
 		}
 		if l.busy() {
 			more = always

@@ -40,9 +40,9 @@ func TestDirectoriesThatAreThere(t *testing.T) {
 func TestNewDirectoryThenFile(t *testing.T) {
 	r := start(t, t.TempDir(), nil)
 	r.mkdir("t1")
-	r.await(Look{"t1", Appeared})
+	r.await("t1", Appeared)
 	r.write("t1/input.txt", "hello")
-	r.await(Look{"t1", Changed})
+	r.await("t1", Changed)
 }
 
 func TestBornFull(t *testing.T) {
@@ -75,7 +75,7 @@ func TestRecreatedDirectory(t *testing.T) {
 		t.Run(fmt.Sprintf("held open %v", held), func(t *testing.T) {
 			r := start(t, t.TempDir(), nil)
 			r.mkdir("t1")
-			r.await(Look{"t1", Appeared})
+			r.await("t1", Appeared)
 			for range 30 {
 				var f *os.File
 				if held { // as the daemon does: the old inode lives on
@@ -89,7 +89,7 @@ func TestRecreatedDirectory(t *testing.T) {
 				// The watch is that of the new directory: nothing but its event can
 				// bring this look.
 				r.write("t1/reply.txt", "x")
-				r.await(Look{"t1", Changed})
+				r.await("t1", Changed)
 				if f != nil {
 					f.Close()
 				}
@@ -104,11 +104,11 @@ func TestRemovedDirectoryGivesItsWatchBack(t *testing.T) {
 	for range 3 {
 		for i := range 20 {
 			r.mkdir(fmt.Sprint("t", i))
-			r.await(Look{fmt.Sprint("t", i), Appeared})
+			r.await(fmt.Sprint("t", i), Appeared)
 		}
 		for i := range 20 {
 			r.removeAll(fmt.Sprint("t", i))
-			r.await(Look{fmt.Sprint("t", i), Removed})
+			r.await(fmt.Sprint("t", i), Removed)
 		}
 	}
 	r.quiet()
@@ -124,7 +124,7 @@ func TestRenamedDirectory(t *testing.T) {
 	var backend atomic.Pointer[system]
 	r := start(t, t.TempDir(), capture(&backend))
 	r.mkdir("a")
-	r.await(Look{"a", Appeared})
+	r.await("a", Appeared)
 	for range 10 {
 		for _, to := range [][2]string{{"a", "b"}, {"b", "a"}} {
 			r.quiet()
@@ -134,7 +134,7 @@ func TestRenamedDirectory(t *testing.T) {
 				t.Fatalf("renamed %v: looks %v", to, got)
 			}
 			r.write(to[1]+"/input.txt", "x")
-			r.await(Look{to[1], Changed})
+			r.await(to[1], Changed)
 		}
 	}
 	r.quiet()
@@ -153,7 +153,7 @@ func TestMovedAwayAndRemoved(t *testing.T) {
 		r.mkdir(name)
 		r.write(name+"/input.txt", "x")
 		if i%2 == 0 {
-			r.await(Look{name, Appeared})
+			r.await(name, Appeared)
 		}
 		r.check(os.Rename(r.path(name), filepath.Join(trash, name)))
 		r.check(os.RemoveAll(filepath.Join(trash, name)))
@@ -165,7 +165,7 @@ func TestMovedAwayAndRemoved(t *testing.T) {
 func TestAtomicSavers(t *testing.T) {
 	r := start(t, t.TempDir(), nil)
 	r.mkdir("t1")
-	r.await(Look{"t1", Appeared})
+	r.await("t1", Appeared)
 	for _, name := range []string{"input.txt", "reply.txt", "_intervene"} {
 		for range 3 {
 			r.write("t1/."+name+".tmp", "content")
@@ -173,7 +173,7 @@ func TestAtomicSavers(t *testing.T) {
 				t.Fatalf("the temporary file of %s brought %v", name, looks)
 			}
 			r.rename("t1/."+name+".tmp", "t1/"+name)
-			r.await(Look{"t1", Changed})
+			r.await("t1", Changed)
 		}
 	}
 	for _, name := range []string{".reply.txt.swp", "reply.txt~", "#reply.txt#", "4913", "reply.txt.bak", "output.txt", "status.json"} {
@@ -188,7 +188,7 @@ func TestWhatIsNothing(t *testing.T) {
 	r := start(t, t.TempDir(), nil)
 	r.mkdir("t1")
 	r.write("t1/input.txt", "x")
-	r.await(Look{"t1", Appeared})
+	r.await("t1", Appeared)
 	r.quiet()
 	for what, do := range map[string]func(){
 		"chmod of a file":      func() { r.check(os.Chmod(r.path("t1/input.txt"), 0o600)) },
@@ -210,7 +210,7 @@ func TestWhatIsNothing(t *testing.T) {
 	// A write beside a chmod counts.
 	r.write("t1/reply.txt", "x")
 	r.check(os.Chmod(r.path("t1/reply.txt"), 0o600))
-	r.await(Look{"t1", Changed})
+	r.await("t1", Changed)
 }
 
 func TestBurst(t *testing.T) {
@@ -279,9 +279,9 @@ func TestSymlinkedTask(t *testing.T) {
 	}
 	var backend atomic.Pointer[system]
 	r := start(t, dir, capture(&backend))
-	r.await(Look{"early", Appeared})
+	r.await("early", Appeared)
 	r.check(os.Symlink(elsewhere, r.path("late")))
-	r.await(Look{"late", Appeared})
+	r.await("late", Appeared)
 	r.check(os.WriteFile(filepath.Join(elsewhere, "input.txt"), []byte("x"), 0o644))
 	if looks := r.quiet(); len(looks) != 0 {
 		t.Errorf("a file behind a link brought %v", looks)
@@ -294,7 +294,7 @@ func TestSymlinkedTask(t *testing.T) {
 	r.mkdir("late")
 	r.quiet()
 	r.write("late/input.txt", "x")
-	r.await(Look{"late", Changed})
+	r.await("late", Changed)
 	r.removeAll("late")
 	r.check(os.Symlink(elsewhere, r.path("late")))
 	r.quiet()
@@ -316,9 +316,9 @@ func TestRootMayBeALink(t *testing.T) {
 		t.Skipf("no symbolic links here: %v", err)
 	}
 	r := start(t, link, func(c *Config) { c.Interval = 20 * time.Millisecond })
-	r.await(Look{"t1", Appeared})
+	r.await("t1", Appeared)
 	r.write("t1/input.txt", "x")
-	r.await(Look{"t1", Changed})
+	r.await("t1", Changed)
 	// Led elsewhere, which no event tells: the regular look finds out.
 	r.check(os.Remove(link))
 	r.check(os.Symlink(two, link))
@@ -326,7 +326,7 @@ func TestRootMayBeALink(t *testing.T) {
 	// A look at t1 that nobody had taken keeps its cause, so that none tells of this.
 	r.until("t1 is let go of", func() bool { return r.Mode().Watched == 1 })
 	r.write("t2/input.txt", "x")
-	r.await(Look{"t2", Changed})
+	r.await("t2", Changed)
 }
 
 func TestRootMissingAtFirst(t *testing.T) {
@@ -337,10 +337,10 @@ func TestRootMissingAtFirst(t *testing.T) {
 		t.Errorf("mode %+v, want it to say what is missing", m)
 	}
 	r.check(os.MkdirAll(r.path("t1"), 0o755))
-	r.await(Look{"t1", Appeared})
+	r.await("t1", Appeared)
 	r.logged("is back")
 	r.write("t1/input.txt", "x")
-	r.await(Look{"t1", Changed})
+	r.await("t1", Changed)
 	r.until("it is watched", func() bool { return !r.Mode().Polling })
 }
 
@@ -357,15 +357,15 @@ func TestRootVanishesAndReturns(t *testing.T) {
 			}
 			var backend atomic.Pointer[system]
 			r := start(t, dir, capture(&backend))
-			r.await(Look{"t1", Appeared})
+			r.await("t1", Appeared)
 			for range 3 {
 				do(r)
-				r.await(Look{"t1", Removed})
+				r.await("t1", Removed)
 				r.logged("missing, waiting")
 				r.check(os.MkdirAll(r.path("t1"), 0o755))
-				r.await(Look{"t1", Appeared})
+				r.await("t1", Appeared)
 				r.write("t1/input.txt", "x")
-				r.await(Look{"t1", Changed})
+				r.await("t1", Changed)
 				r.quiet()
 				if list := backend.Load().watching(); len(list) != 3 {
 					t.Errorf("watches: %q, want root, t1 and marker", list)
@@ -383,7 +383,7 @@ func TestRootIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := start(t, dir, nil)
-	r.await(Look{"t1", Appeared})
+	r.await("t1", Appeared)
 	for range 20 {
 		r.check(os.RemoveAll(dir))
 		r.check(os.MkdirAll(r.path("t1"), 0o755))
@@ -393,7 +393,7 @@ func TestRootIsReplaced(t *testing.T) {
 			r.write("t1/input.txt", "x")
 			select {
 			case l := <-r.Looks():
-				done = l == Look{"t1", Changed}
+				done = l.Task == "t1" && l.Why == Changed
 			case <-time.After(5 * time.Millisecond): // the watch may not be there yet
 			}
 		}
@@ -429,5 +429,20 @@ func TestLogSaysWhenAllIsWatched(t *testing.T) {
 	r.stop()
 	if got := r.logs.String(); strings.Count(got, "tasks are watched") != 1 || !strings.Contains(got, "watched=3 polled=0") {
 		t.Errorf("the log says:\n%s", got)
+	}
+}
+
+func TestLookOfAnEventIsUrgent(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "t1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, dir, nil)
+	if l := r.next(); l.Task != "t1" || l.Urgent {
+		t.Errorf("at the start: %+v, want a look at t1 that has time", l)
+	}
+	r.write("t1/input.txt", "x")
+	if l := r.next(); l.Task != "t1" || !l.Urgent {
+		t.Errorf("after a file was written: %+v, want an urgent look at t1", l)
 	}
 }

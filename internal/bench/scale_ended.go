@@ -123,6 +123,10 @@ func copies(ctx context.Context, d *daemon, pattern string, n int) error {
 			return err
 		}
 	}
+	input, err := os.Stat(filepath.Join(from, taskdir.InputFile))
+	if err != nil {
+		return err
+	}
 	const name = "session.jsonl"
 	records, err := os.ReadFile(filepath.Join(d.dir, "state", journal.Place(pattern), name))
 	if err != nil {
@@ -138,6 +142,8 @@ func copies(ctx context.Context, d *daemon, pattern string, n int) error {
 		for name, content := range files {
 			errs = append(errs, os.WriteFile(filepath.Join(to, name), content, 0o644))
 		}
+		// One that was written later would begin a new session.
+		errs = append(errs, os.Chtimes(filepath.Join(to, taskdir.InputFile), time.Time{}, input.ModTime()))
 		renamed, err := renameJournal(records, pattern, task)
 		errs = append(errs, err, os.WriteFile(filepath.Join(place, name), renamed, 0o600))
 		if err := errors.Join(errs...); err != nil {

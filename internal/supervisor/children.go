@@ -57,7 +57,7 @@ func (s *Supervisor) stopChild(ctx context.Context, child string) {
 		t.session.Stop()
 		return
 	}
-	s.look(ctx, child)
+	s.look(ctx, child, true)
 }
 
 // loans are the budgets that children draw on, by child.

@@ -60,7 +60,7 @@ func (s *Supervisor) expire(ctx context.Context, now time.Time) {
 				return
 			}
 			s.tasks[d.task].due = time.Time{}
-			s.look(ctx, d.task)
+			s.look(ctx, d.task, false)
 		}
 		heap.Pop(&s.deadlines)
 	}

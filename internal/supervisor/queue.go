@@ -57,3 +57,30 @@ func (q *queue) next() (p place, ok bool) {
 }
 
 func (q *queue) length() int { return len(q.ahead) + len(q.waiting) }
+
+// line holds the names of tasks that wait for their first look: those for which
+// somebody waits come first. A name may stand in both.
+type line struct{ hurried, others []string }
+
+func (l *line) add(name string, hurried bool) {
+	if hurried {
+		l.hurried = append(l.hurried, name)
+		return
+	}
+	l.others = append(l.others, name)
+}
+
+// next takes the next name out; ok is false where there is none.
+func (l *line) next() (name string, ok bool) {
+	from := &l.hurried
+	if len(*from) == 0 {
+		from = &l.others
+	}
+	if len(*from) == 0 {
+		return "", false
+	}
+	name, *from = (*from)[0], (*from)[1:]
+	return name, true
+}
+
+func (l *line) length() int { return len(l.hurried) + len(l.others) }

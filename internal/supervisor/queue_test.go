@@ -1,6 +1,10 @@
 package supervisor
 
-import "testing"
+import (
+	"context"
+	"slices"
+	"testing"
+)
 
 func TestQueueIsFairAndGivesPlacesBack(t *testing.T) {
 	q := queue{free: 2, places: map[place]bool{}}
@@ -36,5 +40,39 @@ func TestQueueIsFairAndGivesPlacesBack(t *testing.T) {
 	q.leave(place{"d", 1})
 	if q.free != 2 || len(q.places) != 0 || len(q.waiting) != 0 {
 		t.Fatalf("free %d, places %v, waiting %v: want everything back", q.free, q.places, q.waiting)
+	}
+}
+
+// After a start every task that was ever there is looked at: one that somebody waits
+// for does not stand behind them.
+func TestWhoIsWaitedForIsLookedAtFirst(t *testing.T) {
+	w := newWorld(t, t.TempDir(), runnerFunc(echo))
+	s := New(w.cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer s.live.Wait()
+	defer cancel()
+	s.settling = startAtOnce
+	s.look(ctx, "old 1", false)
+	s.look(ctx, "old 2", false)
+	s.look(ctx, "old 3", false)
+	s.look(ctx, "new", true)
+	s.look(ctx, "old 3", true)
+	s.look(ctx, "old 3", true)
+	s.look(ctx, "new", false)
+	var order []string
+	for range 6 {
+		s.settling = startAtOnce - 1
+		s.startLined(ctx)
+		for name, task := range s.tasks {
+			if task.session != nil && !slices.Contains(order, name) {
+				order = append(order, name)
+			}
+		}
+	}
+	if want := []string{"new", "old 3", "old 1", "old 2"}; !slices.Equal(order, want) {
+		t.Errorf("looked at in the order %q, want %q", order, want)
+	}
+	if n := s.line.length(); n != 0 {
+		t.Errorf("%d names are left in line", n)
 	}
 }

@@ -59,9 +59,9 @@ type Supervisor struct {
 	queue queue
 	live  sync.WaitGroup
 	// settling counts the sessions that are at their first look, which reads a
-	// journal; lined are tasks that wait until fewer are.
+	// journal; line are tasks that wait until fewer are.
 	settling int
-	lined    []string
+	line     line
 	// deadlines are of sessions that wait without being live; timer fires at the
 	// first of them.
 	deadlines deadlines
@@ -72,9 +72,9 @@ type Supervisor struct {
 type task struct {
 	session *session.Session
 	memo    *session.Memo
-	// settling and lined say that the task is counted in Supervisor.settling, or
-	// stands in Supervisor.lined.
-	settling, lined bool
+	// settling says that the task is counted in Supervisor.settling, lined that it
+	// stands in Supervisor.line, and hurried that it does so at the front.
+	settling, lined, hurried bool
 	// trouble is the error that the last session ended with, and retry how long after
 	// that the next one starts.
 	trouble string
@@ -208,7 +208,7 @@ func (s *Supervisor) Run(ctx context.Context, looks <-chan watcher.Look, known [
 	s.timer = time.NewTimer(time.Hour)
 	defer s.timer.Stop()
 	for _, name := range known {
-		s.look(sessions, name)
+		s.look(sessions, name, false)
 	}
 	for {
 		select {
@@ -216,7 +216,7 @@ func (s *Supervisor) Run(ctx context.Context, looks <-chan watcher.Look, known [
 			stop()
 			return s.wait()
 		case l := <-looks:
-			s.look(sessions, l.Task)
+			s.look(sessions, l.Task, l.Urgent)
 		case m := <-s.messages:
 			s.handle(sessions, m)
 		case now := <-s.timer.C:
@@ -259,23 +259,23 @@ func (s *Supervisor) wait() error {
 	}
 }
 
-// look hands a look to a task's session, which it starts where none is live.
-func (s *Supervisor) look(ctx context.Context, name string) {
+// look hands a look to a task's session, which it starts where none is live. Where
+// somebody waits for it, it does not stand in line behind all tasks there are.
+func (s *Supervisor) look(ctx context.Context, name string, hurried bool) {
 	t := s.tasks[name]
-	switch {
-	case t == nil:
+	if t == nil {
 		t = &task{}
 		s.tasks[name] = t
-		fallthrough
-	case t.session == nil && !t.lined:
-		if s.settling >= startAtOnce {
-			t.lined = true
-			s.lined = append(s.lined, name)
-			return
-		}
-		s.start(ctx, name, t)
+	}
+	switch {
 	case t.session != nil:
 		t.session.Look()
+	case t.lined && (t.hurried || !hurried):
+	case s.settling >= startAtOnce:
+		t.lined, t.hurried = true, hurried
+		s.line.add(name, hurried)
+	default:
+		s.start(ctx, name, t)
 	}
 }
 
@@ -284,7 +284,7 @@ func (s *Supervisor) start(ctx context.Context, name string, t *task) {
 	if t.stop {
 		ses.Stop()
 	}
-	t.session, t.settling, t.lined = ses, true, false
+	t.session, t.settling, t.lined, t.hurried = ses, true, false, false
 	s.settling++
 	s.live.Add(1)
 	go s.run(ctx, name, ses)
@@ -299,10 +299,15 @@ func (s *Supervisor) run(ctx context.Context, name string, ses *session.Session)
 
 // startLined starts tasks that waited for their first look.
 func (s *Supervisor) startLined(ctx context.Context) {
-	for len(s.lined) > 0 && s.settling < startAtOnce {
-		name := s.lined[0]
-		s.lined = s.lined[1:]
-		s.start(ctx, name, s.tasks[name])
+	for s.settling < startAtOnce {
+		name, ok := s.line.next()
+		if !ok {
+			return
+		}
+		// One that was moved to the front, and has been there, left its old place behind.
+		if t := s.tasks[name]; t != nil && t.lined {
+			s.start(ctx, name, t)
+		}
 	}
 }
 
@@ -335,7 +340,7 @@ func (s *Supervisor) handle(ctx context.Context, m message) {
 		s.queue.leave(m.place)
 		s.grant()
 	case await:
-		s.look(ctx, m.child)
+		s.look(ctx, m.child, true)
 		t := s.tasks[m.child]
 		t.awaited = append(t.awaited, m.over)
 	case stopChild:
@@ -348,12 +353,12 @@ func (s *Supervisor) handle(ctx context.Context, m message) {
 		s.settle(ctx, s.tasks[m.task])
 	case again:
 		if t := s.tasks[m.task]; t != nil && t.session == nil {
-			s.look(ctx, m.task)
+			s.look(ctx, m.task, true)
 		}
 	case finished:
 		s.finish(ctx, m)
 	case snapshotRequest:
-		snap := Snapshot{Tasks: len(s.tasks), Running: len(s.queue.places), Queued: s.queue.length(), Settling: s.settling + len(s.lined)}
+		snap := Snapshot{Tasks: len(s.tasks), Running: len(s.queue.places), Queued: s.queue.length(), Settling: s.settling + s.line.length()}
 		for _, t := range s.tasks {
 			if t.session != nil {
 				snap.Live++
@@ -402,7 +407,7 @@ func (s *Supervisor) finish(ctx context.Context, m finished) {
 	switch {
 	case wanted:
 		t.trouble, t.retry = "", 0
-		s.look(ctx, m.task)
+		s.look(ctx, m.task, true)
 	case t.memo == nil:
 		delete(s.tasks, m.task)
 	default:
