@@ -19,8 +19,8 @@ type Sent struct {
 }
 
 // AppendJSON appends msgs to dst as a JSON array, each as encode appends it. Where
-// by is the same as at the last call, messages that have not changed since are not
-// encoded again. A nil Sent encodes all of them.
+// by, which must be comparable, is the same as at the last call, messages that have
+// not changed since are not encoded again. A nil Sent encodes all of them.
 func (s *Sent) AppendJSON(dst []byte, by any, msgs []Message, encode func([]byte, Message) ([]byte, error)) ([]byte, error) {
 	if s == nil {
 		s = new(Sent)
