@@ -102,7 +102,7 @@ func (s *Session) emitted(ctx context.Context, e round.Event) error {
 		s.showWait(e)
 	case round.Answered:
 		err := s.commit(ctx, &record{Answer: &answerRecord{
-			Turn: e.Turn, Message: e.Message, Spent: e.Spent, Context: e.Context, Window: e.Window, LLM: e.LLM, Model: e.Model, Begun: e.Begun,
+			Turn: e.Turn, Message: e.Message, Spent: e.Spent, Context: e.Context, Window: e.Window, LLM: e.LLM, Model: e.Model, Begun: e.Begun, Cut: e.Cut,
 			Estimated: e.Estimated, Break: e.Break}})
 		if err != nil {
 			return err

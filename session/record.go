@@ -86,6 +86,8 @@ type (
 		Call string `json:"call"`
 		N    int    `json:"n"`
 		Task string `json:"task"`
+		// Made says that its directory came to be: if it is gone, somebody has removed it.
+		Made bool `json:"made,omitempty"`
 		// Done says that its first round is over; Spent is what that cost.
 		Done  bool      `json:"done,omitempty"`
 		Spent llm.Usage `json:"spent,omitzero"`
@@ -148,6 +150,8 @@ type (
 		LLM     string      `json:"llm,omitempty"`
 		Model   string      `json:"model,omitempty"`
 		Begun   []string    `json:"begun,omitempty"`
+		// Cut is round.Answered's. Journals of earlier programs do not say.
+		Cut round.Cut `json:"cut,omitempty"`
 		// Estimated and Break are round.Answered's.
 		Estimated llm.Amount `json:"estimated,omitzero"`
 		Break     string     `json:"break,omitempty"`

@@ -232,6 +232,11 @@ func (s *Session) startRound(ctx context.Context) error {
 	if s.st.Refused != "" {
 		return s.noRunner(ctx, &round.Failure{Kind: "input", Message: s.st.Refused})
 	}
+	if !s.run.resumed {
+		if err := s.settleChildren(); err != nil {
+			return err
+		}
+	}
 	began, failure, wait, err := s.readFiles(ctx, dir)
 	if err != nil {
 		return err
@@ -288,7 +293,7 @@ func (s *Session) startRunner(dir *taskdir.Dir) {
 		Inbox: r.inbox(), ReadPlan: dir.ReadPlan, WritePlan: dir.WritePlan,
 	}
 	if st.Joined {
-		in.Resumed = &round.Resumed{Turn: st.Turn, Begun: st.Begun}
+		in.Resumed = &round.Resumed{Turn: st.Turn, Begun: st.Begun, Cut: st.Cut}
 	}
 	if st.Depth < s.cfg.Children.MaxDepth {
 		r.spawns, r.ended = make(chan spawnRequest), make(chan spawnEnd)

@@ -401,7 +401,7 @@ func TestStopOfTheDaemonResumesTheRound(t *testing.T) {
 			first := true
 			d := newDesk(t, runnerFunc(func(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {
 				if !first {
-					if rest && (in.Resumed == nil || in.Resumed.Turn != 1 || !in.Resumed.Begun["c1"] || len(in.Conversation) != 2) {
+					if rest && (in.Resumed == nil || in.Resumed.Turn != 1 || !in.Resumed.Begun["c1"] || in.Resumed.Cut != round.CutText || len(in.Conversation) != 2) {
 						t.Errorf("resumed with %+v and %d messages", in.Resumed, len(in.Conversation))
 					}
 					return oneTurn(in, emit, "went on")
@@ -411,7 +411,7 @@ func TestStopOfTheDaemonResumesTheRound(t *testing.T) {
 					emit(round.HeadPrepared{})
 					emit(round.Appended{Messages: []llm.Message{{Role: llm.User, Content: in.Message}}})
 					emit(round.TurnStarted{Turn: 1})
-					emit(round.Answered{Turn: 1, Message: llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: "c1", Name: "x"}}}, Begun: []string{"c1"}})
+					emit(round.Answered{Turn: 1, Message: llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: "c1", Name: "x"}}}, Begun: []string{"c1"}, Cut: round.CutText})
 				}
 				atWork <- struct{}{}
 				<-ctx.Done()
@@ -438,18 +438,23 @@ func TestStopOfTheDaemonResumesTheRound(t *testing.T) {
 
 func TestWaitingSessionWaitsOnAfterARestart(t *testing.T) {
 	d := newDesk(t, answer("hi"))
+	d.cfg.ReplyTimeout = minimumWait / 2
 	d.put("a", "input.txt", "go")
 	l := d.start("a", nil)
 	d.ended("a", "output.txt")
 	d.state("a", taskdir.AwaitingReply, round.Completed)
 	l.end()
-	before, _ := os.Stat(d.path("a", "status.json"))
+	before := d.status("a")
 	d.start("a", nil)
+	// Of the wait less was left than a start grants, and readers are told of it.
+	d.until("a later deadline in the status", func() bool {
+		return d.status("a").ReplyDeadline.Sub(before.ReplyDeadline.Time) >= minimumWait/2
+	})
+	if after := d.status("a"); after.State != before.State || after.Session != before.Session || after.Reason != before.Reason {
+		t.Errorf("the status was %+v and is %+v", before, after)
+	}
 	d.put("a", "reply.txt", "more")
 	d.ended("a", "output1.txt")
-	if before == nil {
-		t.Fatal("no status.json")
-	}
 }
 
 func TestMarkerIsWrittenAfterACrashBeforeIt(t *testing.T) {

@@ -51,6 +51,8 @@ type state struct {
 	Answers int `json:"answers,omitempty"`
 	// Begun holds the calls that change something and have no result yet.
 	Begun map[string]bool `json:"begun,omitempty"`
+	// Cut is what the length limit took of the answer that is the newest message.
+	Cut round.Cut `json:"cut,omitempty"`
 	// Crashes counts the crashes of the open round without progress. Paused says that
 	// the daemon was told to stop meanwhile, which is none.
 	Crashes int  `json:"crashes,omitempty"`
@@ -245,7 +247,7 @@ func (s *state) addMessage(r *record) {
 func (s *state) openRound(o *roundRecord) {
 	s.Phase, s.Reason = Queued, ""
 	s.Round, s.RoundFrom, s.RoundText, s.Refused = o.Round, o.From, "", ""
-	s.RoundStarted, s.Began, s.Joined, s.Turn, s.Answers, s.Begun = time.Time{}, false, false, 0, 0, nil
+	s.RoundStarted, s.Began, s.Joined, s.Turn, s.Answers, s.Begun, s.Cut = time.Time{}, false, false, 0, 0, nil, round.NotCut
 	s.Crashes, s.Paused, s.Aside = 0, false, 0
 	s.Outcome, s.Deadline = nil, time.Time{}
 	if i := slices.IndexFunc(s.Notes, func(n round.Note) bool { return n.Seq == o.Seq }); i >= 0 {
@@ -314,7 +316,7 @@ func (s *state) spend(spent llm.Usage, estimated llm.Amount) {
 
 func (s *state) answer(a *answerRecord) {
 	s.Conversation = append(s.Conversation, a.Message)
-	s.Turn, s.Crashes = a.Turn, 0
+	s.Turn, s.Crashes, s.Cut = a.Turn, 0, a.Cut
 	s.Answers++
 	s.spend(a.Spent, a.Estimated)
 	s.ToolCalls += len(a.Message.ToolCalls)
@@ -332,7 +334,7 @@ func (s *state) answer(a *answerRecord) {
 
 func (s *state) add(a *appendRecord) {
 	s.Conversation = append(s.Conversation, a.Messages...)
-	s.Joined, s.Begun = true, nil
+	s.Joined, s.Begun, s.Cut = true, nil, round.NotCut
 	// The round's first message and hints are added at every start and are no progress.
 	if slices.ContainsFunc(a.Messages, func(m llm.Message) bool { return m.Role == llm.ToolRole }) {
 		s.Crashes = 0
@@ -425,6 +427,10 @@ func (s *state) inFirstRound() bool { return s.Parent != "" && s.Round == 0 }
 func (s *state) childDone() bool { return s.inFirstRound() && s.Phase == Awaiting }
 
 func (s *state) addChild(c childRecord) {
+	// A name is given to another job where a crash kept it from being used.
+	s.Children = slices.DeleteFunc(s.Children, func(o childRecord) bool {
+		return o.Task == c.Task && (o.Call != c.Call || o.N != c.N) && !o.used()
+	})
 	i := slices.IndexFunc(s.Children, func(o childRecord) bool { return o.Call == c.Call && o.N == c.N })
 	if i < 0 {
 		s.Children = append(s.Children, c)
@@ -436,6 +442,10 @@ func (s *state) addChild(c childRecord) {
 	}
 	s.Children[i] = c
 }
+
+// used reports whether the child's name was given to a task, which may have been
+// removed since.
+func (c childRecord) used() bool { return c.Made || c.Done }
 
 // openChildren names the subagents that the open round waits for.
 func (s *state) openChildren() (names []string) {

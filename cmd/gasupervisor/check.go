@@ -361,6 +361,9 @@ func checkConfinement(l *config.Loaded) finding {
 // checkLevel tries how far commands can be confined.
 func checkLevel(l *config.Loaded, f finding) finding {
 	k, err := newConfinement(&l.Config, nil, nil)
+	if err == nil {
+		err = k.mayWork(&l.Config)
+	}
 	if err != nil {
 		f.Level, f.Text, f.Do = levelProblem, err.Error(), "correct it"
 		return f
@@ -375,6 +378,9 @@ func checkLevel(l *config.Loaded, f finding) finding {
 		f.Level = levelOK
 		if l.Config.Sandbox.Network.All && st.ABI < 6 {
 			f.Level, f.Do = levelWarning, "this kernel's Landlock cannot keep commands from abstract sockets of this machine: choose another network than \"all\", or a kernel from 6.12 on"
+		}
+		if k.user != nil {
+			f.Text += fmt.Sprintf("; agents act as user %s (%d:%d)", k.user.Name, k.user.UID, k.user.GID)
 		}
 		f.Text += "; network " + l.Config.Sandbox.Network.String() + "; " + k.limits
 	}

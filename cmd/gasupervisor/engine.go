@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -49,9 +51,7 @@ type engine struct {
 // also where the engine's own is another one.
 func newEngine(l *config.Loaded, stateDir string, log *slog.Logger) (*engine, error) {
 	c := &l.Config
-	if err := makePlaces(c, log); err != nil {
-		return nil, err
-	}
+	reserveEnvFiles(c.Sandbox.Roots, log)
 	accounts := usage.New(filepath.Join(stateDir, usage.DirName), nil, func(err error) {
 		if err != nil {
 			log.Error("usage is counted in memory only", "err", err)
@@ -64,13 +64,19 @@ func newEngine(l *config.Loaded, stateDir string, log *slog.Logger) (*engine, er
 	if err != nil {
 		return nil, err
 	}
-	root, err := taskdir.OpenRoot(c.TempDir, taskdir.WithSettle(c.Settle))
+	tools, err := newToolbox(l, stateDir, lib, log)
 	if err != nil {
 		return nil, err
 	}
-	tools, err := newToolbox(l, stateDir, lib, log)
+	if err := tools.confinement.giveTempDir(c); err != nil {
+		return nil, err
+	}
+	if err := makePlaces(c, log); err != nil {
+		return nil, err
+	}
+	root, err := taskdir.OpenRoot(c.TempDir, taskdir.WithSettle(c.Settle))
 	if err != nil {
-		return nil, errors.Join(err, root.Close())
+		return nil, err
 	}
 	runner := agent.New(agent.Config{
 		Models: models.choose,
@@ -233,6 +239,9 @@ func newToolbox(l *config.Loaded, stateDir string, lib *library, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
+	if confinement != nil {
+		ceiling.User = confinement.user
+	}
 	return &toolbox{ceiling: ceiling.Resolve(), config: c, lib: lib, environ: os.Environ(), confinement: confinement}, nil
 }
 
@@ -245,6 +254,9 @@ func protected(l *config.Loaded) []string {
 	if exe, err := os.Executable(); err == nil {
 		paths = append(paths, exe)
 	}
+	if dir, err := os.UserConfigDir(); err == nil && runtime.GOOS == "linux" {
+		paths = append(paths, filepath.Join(dir, "systemd")) // what runs as the user
+	}
 	// What says how agents work: they do not rewrite each other.
 	for _, dir := range agentDirs(l) {
 		paths = append(paths, dir.Path)
@@ -254,7 +266,7 @@ func protected(l *config.Loaded) []string {
 
 // hidden is what agents neither read nor write: the journals, and files with keys.
 func hidden(l *config.Loaded, stateDir string) []string {
-	paths := []string{stateDir}
+	paths := append([]string{stateDir}, envFiles()...)
 	if own := l.Config.StateDir; own != stateDir {
 		paths = append(paths, own)
 	}
@@ -264,6 +276,43 @@ func hidden(l *config.Loaded, stateDir string) []string {
 		}
 	}
 	return paths
+}
+
+// envFiles are the environments that services of this program may have. They hold
+// keys, and what is set there overrides config.toml. A config.toml beside one makes
+// its directory a root.
+func envFiles() []string {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	paths := []string{systemEnvFile}
+	if path, err := userEnvFile(); err == nil {
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// reserveEnvFiles makes the environment files that are missing in a directory which a
+// task may be granted: what is not there cannot be hidden, and a command could make
+// one that the next start obeys. What the daemon may not make no command can.
+func reserveEnvFiles(roots []string, log *slog.Logger) {
+	for _, path := range envFiles() {
+		dir := filepath.Dir(path)
+		granted := slices.ContainsFunc(roots, func(root string) bool {
+			rel, err := filepath.Rel(root, dir)
+			return err == nil && filepath.IsLocal(rel)
+		})
+		if fi, err := os.Stat(dir); !granted || err != nil || !fi.IsDir() {
+			continue
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrPermission) {
+			log.Warn("the environment file of services cannot be made, and agents that are granted its directory could make it", "err", err)
+		}
+	}
 }
 
 // policyError is a refusal by the policy, which ends the round before a token.

@@ -12,7 +12,7 @@
 // three well-known variables and one override per value, "why does it call that
 // address" is otherwise hard to answer.
 //
-// The package is a leaf. It reads files and, through Options, the environment;
+// The package knows nothing of those who are configured. It reads files and, through Options, the environment;
 // it changes neither, except that Options.Unset is called for the variables
 // that held keys.
 package config
@@ -169,6 +169,8 @@ type Sandbox struct {
 	Read       []string `toml:"read" eg:"[\"/srv/docs\"]"`
 	Toolchains bool     `toml:"toolchains" eg:"true"`
 	Network    Network  `toml:"network" eg:"\"off\""`
+	// User is whom agents act as where the daemon is root; "" is whom it runs as.
+	User string `toml:"user" eg:"\"agents\""`
 	// Env names variables of the daemon that commands see too.
 	Env []string `toml:"env" eg:"[\"LANG\"]"`
 

@@ -105,6 +105,7 @@ func TestFaults(t *testing.T) {
 		{"size without quotes", "[sandbox]\nmemory = 4096\n", nil, []string{`:2: sandbox.memory: got 4096`, `a size in quotes`}},
 		{"small size", "[sandbox]\nmemory = \"1MB\"\n", nil, []string{`:2: sandbox.memory: got "1MB"`, `"64MB" or more`}},
 		{"network", "[sandbox]\nnetwork = \"some\"\n", nil, []string{`:2: sandbox.network: got the text "some"`, "host:port"}},
+		{"network star", "[sandbox]\nnetwork = [\"api.*.org:443\"]\n", nil, []string{`:2: sandbox.network[0]: got "api.*.org:443"`}},
 		{"network host", "[sandbox]\nnetwork = [\"example.org\"]\n", nil, []string{`:2: sandbox.network[0]: got "example.org"`}},
 		{"key for commands", "[sandbox]\nenv = [\"OPENAI_API_KEY\"]\n", nil, []string{`:2: sandbox.env[0]: OPENAI_API_KEY holds the key of llm[0]`}},
 		{"log level", "[log]\nlevel = \"loud\"\n", nil, []string{`:2: log.level: got "loud"`}},

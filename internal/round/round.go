@@ -84,7 +84,23 @@ type Resumed struct {
 	// without a recorded result: their outcome is unknown and they are never run
 	// again unasked.
 	Begun map[string]bool
+	// Cut is what the length limit took of the last recorded answer, where nothing
+	// follows it yet.
+	Cut Cut
 }
+
+// Cut says what the length limit took of an answer.
+type Cut string
+
+// What it can take.
+const (
+	NotCut Cut = ""
+	// CutText is an answer whose text goes on.
+	CutText Cut = "text"
+	// CutCalls is one that has lost its calls, of which the last may have been half a
+	// call, and perhaps some of its text.
+	CutCalls Cut = "calls"
+)
 
 // Prepared is the constant head of every request of a session.
 type Prepared struct {
@@ -158,6 +174,8 @@ type (
 		Window int
 		// Begun names the calls that will change something.
 		Begun []string
+		// Cut is what the length limit took of the answer.
+		Cut Cut
 		// Estimated is what requests of this answer are taken to have cost that did not
 		// report it, where a budget is in force.
 		Estimated llm.Amount
@@ -277,8 +295,8 @@ type Outcome struct {
 
 // Failure is a readable cause: what, where, and what to do.
 type Failure struct {
-	// Kind is an llm.ErrorKind or one of context, policy, history, journal,
-	// panic, no_answer, max_turns, timeout, budget, loop.
+	// Kind is an llm.ErrorKind, or one of those that docs/protocol.md lists beside the
+	// reasons.
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
 }

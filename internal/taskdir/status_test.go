@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -306,6 +307,49 @@ func TestArchive(t *testing.T) {
 	}
 	if n, err := d.NextOld(); n != 3 || err != nil {
 		t.Error(n, err)
+	}
+}
+
+// Which earlier sessions lack a marker is found from the newest back.
+func TestOwedOld(t *testing.T) {
+	const done = "answer\n\n[ROUND END]\n"
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  []int
+	}{
+		{"no earlier session", nil, nil},
+		{"all done", map[string]string{"1/output.txt": done, "2/output.txt": done}, nil},
+		{"the newest", map[string]string{"1/output.txt": done, "2/output.txt": done, "2/output1.txt": "ans"}, []int{2}},
+		{"several", map[string]string{"8/output.txt": done, "9/output.txt": "", "10/output.txt": "ans"}, []int{9, 10}},
+		{"no further than a done one", map[string]string{"1/output.txt": "ans", "2/output.txt": done, "3/output.txt": "ans"}, []int{3}},
+		{"past one without outputs", map[string]string{"1/output.txt": "ans", "3/status.json": "{}"}, []int{1}},
+		{"past what is no directory", map[string]string{"1/output.txt": "ans", "2": "planted"}, []int{1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := openTask(t)
+			for name, text := range c.files {
+				if err := os.MkdirAll(filepath.Dir(d.join("old/"+name)), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				write(t, d, "old/"+name, text)
+			}
+			got, err := d.OwedOld()
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Fatalf("got %v, %v, want %v", got, err, c.want)
+			}
+			for _, n := range got {
+				if err := d.MarkArchived(n); err != nil {
+					t.Error(err)
+				}
+			}
+			if left, err := d.OwedOld(); err != nil || len(got) > 0 && slices.Contains(left, got[len(got)-1]) {
+				t.Errorf("what was owed was marked, and %v is owed still, %v", left, err)
+			}
+			if err := d.MarkArchived(2); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

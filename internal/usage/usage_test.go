@@ -157,7 +157,7 @@ func TestDayBudget(t *testing.T) {
 	a := open(t, t.TempDir(), c)
 	b := a.Budget(1)
 	a.Spent("big", used(1, 0.75))
-	if _, ok := b.Try(llm.Amount{CostUSD: 0.5}); ok {
+	if _, err := b.Reserve(t.Context(), llm.Amount{CostUSD: 0.5}); err == nil {
 		t.Error("more than the day has was given")
 	}
 	settle, err := b.Reserve(t.Context(), llm.Amount{CostUSD: 0.25})
@@ -171,8 +171,8 @@ func TestDayBudget(t *testing.T) {
 		t.Errorf("spent: %v", err)
 	}
 	c.add(12 * time.Hour)
-	if _, ok := b.Try(llm.Amount{CostUSD: 0.5}); !ok {
-		t.Error("the next day gives nothing")
+	if _, err := b.Reserve(t.Context(), llm.Amount{CostUSD: 0.5}); err != nil {
+		t.Errorf("the next day gives nothing: %v", err)
 	}
 }
 

@@ -65,8 +65,6 @@ type answer struct {
 	spoken string
 	finish string
 	usage  *usage
-	// content is whether anything of an answer came at all.
-	content bool
 	// size is how much has come, in bytes.
 	size int
 }
@@ -313,17 +311,13 @@ func (a *answer) say(s string) {
 	if s == "" {
 		return
 	}
-	a.content = true
 	a.size += len(s)
 	text, reasoning := a.think.feed(s)
 	a.emit(text, reasoning)
 }
 
 func (a *answer) reason(s string) {
-	if s != "" {
-		a.content = true
-		a.emit("", s)
-	}
+	a.emit("", s)
 }
 
 func (a *answer) emit(text, reasoning string) {
@@ -332,80 +326,102 @@ func (a *answer) emit(text, reasoning string) {
 	}
 }
 
-// call takes a piece of a call, element i of n in its list. Pieces belong
-// together by index; where that is missing by id; where that is missing too by
-// their place, a name beginning a new call.
-func (a *answer) call(raw json.RawMessage, i, n int, whole bool) {
-	var d map[string]json.RawMessage
-	if json.Unmarshal(raw, &d) != nil {
-		return
+// piece is what an event says of a call.
+type piece struct {
+	index          int // -1 where it is missing
+	id, name, args string
+	fields         map[string]json.RawMessage
+}
+
+func parsePiece(raw json.RawMessage) (p piece, ok bool) {
+	if json.Unmarshal(raw, &p.fields) != nil {
+		return piece{}, false
 	}
 	var fn struct {
 		Name      string
 		Arguments json.RawMessage
 	}
-	_ = json.Unmarshal(d["function"], &fn)
-	var id string
-	_ = json.Unmarshal(d["id"], &id)
-	index := -1
-	if v, ok := d["index"]; ok && json.Unmarshal(v, &index) != nil {
-		index = -1
+	_ = json.Unmarshal(p.fields["function"], &fn)
+	_ = json.Unmarshal(p.fields["id"], &p.id)
+	p.name, p.index = fn.Name, -1
+	if v, ok := p.fields["index"]; ok && json.Unmarshal(v, &p.index) != nil {
+		p.index = -1
 	}
-	a.content = true
+	if len(fn.Arguments) > 0 && json.Unmarshal(fn.Arguments, &p.args) != nil {
+		p.args = string(fn.Arguments) // an object in place of its text
+	}
+	for _, name := range []string{"index", "id", "type", "function"} {
+		delete(p.fields, name)
+	}
+	return p, true
+}
 
+// call takes a piece of a call, element i of n in its list; whole says that it is all
+// of one.
+func (a *answer) call(raw json.RawMessage, i, n int, whole bool) {
+	p, ok := parsePiece(raw)
+	if !ok {
+		return
+	}
 	var c *call
-	switch {
-	case whole:
-	case index >= 0:
-		c = a.byIndex[index]
-		// Some servers give every call index 0; a new id with a name tells.
-		if c != nil && id != "" && c.id != "" && id != c.id && fn.Name != "" {
-			c = nil
-		}
-	case id != "":
-		for _, k := range a.calls {
-			if k.id == id {
-				c = k
-			}
-		}
-	case fn.Name != "":
-	case n > 1 && i < len(a.calls):
-		c = a.calls[len(a.calls)-min(n, len(a.calls))+i]
-	case len(a.calls) > 0:
-		c = a.calls[len(a.calls)-1]
+	if !whole {
+		c = a.callOf(p, i, n)
 	}
 	if c == nil {
 		c = &call{fields: map[string]*value{}}
 		a.calls = append(a.calls, c)
 		a.size += callSize
 	}
-	if index >= 0 {
+	if p.index >= 0 {
 		if a.byIndex == nil {
 			a.byIndex = map[int]*call{}
 		}
-		a.byIndex[index] = c
+		a.byIndex[p.index] = c
 	}
+	a.joinCall(c, p)
+}
+
+// callOf returns the call that a piece goes on with, nil where it begins one. Pieces
+// belong together by index; where that is missing by id; where that is missing too
+// by their place, a name beginning a new call.
+func (a *answer) callOf(p piece, i, n int) *call {
+	switch {
+	case p.index >= 0:
+		c := a.byIndex[p.index]
+		// Some servers give every call index 0; a new id with a name tells.
+		if c != nil && p.id != "" && c.id != "" && p.id != c.id && p.name != "" {
+			return nil
+		}
+		return c
+	case p.id != "":
+		for _, c := range slices.Backward(a.calls) {
+			if c.id == p.id {
+				return c
+			}
+		}
+		return nil
+	case p.name != "", len(a.calls) == 0:
+		return nil
+	case n > 1 && i < len(a.calls):
+		return a.calls[len(a.calls)-min(n, len(a.calls))+i]
+	}
+	return a.calls[len(a.calls)-1]
+}
+
+func (a *answer) joinCall(c *call, p piece) {
 	if c.id == "" {
-		c.id = id
+		c.id = p.id
 	}
 	switch {
 	case c.name == "":
-		c.name = fn.Name
-	case fn.Name != c.name && c.args.Len() == 0:
+		c.name = p.name
+	case p.name != c.name && c.args.Len() == 0:
 		// A name in pieces; a repeated one is no piece.
-		c.name += fn.Name
+		c.name += p.name
 	}
-	var args string
-	if len(fn.Arguments) > 0 && json.Unmarshal(fn.Arguments, &args) != nil {
-		args = string(fn.Arguments) // an object in place of its text
-	}
-	c.args.WriteString(args)
-	a.size += len(args) + len(fn.Name) + len(id)
-	for name, v := range d {
-		switch name {
-		case "index", "id", "type", "function":
-			continue
-		}
+	c.args.WriteString(p.args)
+	a.size += len(p.args) + len(p.name) + len(p.id)
+	for name, v := range p.fields {
 		a.join(c.fields, name, v)
 	}
 }

@@ -48,9 +48,6 @@ const tailTimeout = 10 * time.Second
 // lets its connection be used again.
 const drainTimeout = 50 * time.Millisecond
 
-// Price is in USD per million tokens.
-type Price = llm.Price
-
 // Config describes one LLM.
 type Config struct {
 	// Name is the configured entry's name, for errors and Response.LLM.
@@ -79,7 +76,7 @@ type Config struct {
 	// DefaultMaxAnswer. A longer one is cut off: see llm.KindTooLong.
 	MaxAnswer int
 	// Price, where not nil, gives the cost.
-	Price *Price
+	Price *llm.Price
 	// Transport carries the requests; nil makes one with NewTransport. Sharing
 	// one among LLMs saves connections.
 	Transport http.RoundTripper

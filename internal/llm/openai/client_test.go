@@ -473,7 +473,7 @@ func TestKeysStayOut(t *testing.T) {
 }
 
 func TestUsageAndCost(t *testing.T) {
-	price := func(c *Config) { c.Price = &Price{Input: 2, Cached: 0.5, Output: 10} }
+	price := func(c *Config) { c.Price = &llm.Price{Input: 2, Cached: 0.5, Output: 10} }
 	for _, tc := range []struct {
 		name   string
 		reply  llmtest.Reply

@@ -15,6 +15,7 @@ import (
 const (
 	basePause = time.Second      // the pause where the provider names none; doubles
 	maxPause  = time.Minute      // up to this
+	longPause = time.Hour        // what a provider asks for is believed for this long; then it is asked again
 	growEvery = 15 * time.Second // the least time between two steps back up
 	growAfter = 4                // answers per place and step
 	maxSpread = 100 * time.Millisecond
@@ -234,6 +235,7 @@ func (g *gate) pause(pass uint64, e *llm.Error) {
 		}
 		d = min(basePause<<min(g.streak, 10), maxPause)
 	}
+	d = min(d, longPause)
 	d += time.Duration(g.rand() * float64(min(d/10, 250*time.Millisecond)))
 	if fresh {
 		g.mark = g.passes

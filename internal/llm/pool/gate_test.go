@@ -59,6 +59,25 @@ func TestGateIsFair(t *testing.T) {
 	})
 }
 
+// One answer of a broken proxy must not close the gate until the daemon ends.
+func TestGatePauseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, half)
+		pass, err := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Hour), untold)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.release(pass, verdict{err: &llm.Error{Kind: llm.KindServer, RetryAfter: 365 * 24 * time.Hour}})
+		if _, err := g.acquire(t.Context(), g.ticket(), time.Now().Add(30*time.Minute), untold); err == nil {
+			t.Error("the pause was not kept")
+		}
+		time.Sleep(longPause + time.Second)
+		if _, err := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Minute), untold); err != nil {
+			t.Errorf("after an hour nobody tries again: %v", err)
+		}
+	})
+}
+
 func TestGatePauseIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(8, half)
