@@ -49,8 +49,10 @@ type running struct {
 	begun      []round.ToolBegun
 	latestTool string
 	// waits is what the request under way waits for; its Why is empty without one.
-	waits   round.Waits
-	heading bool
+	waits round.Waits
+	// waitShown is until when the output says that it waits.
+	waitShown time.Time
+	heading   bool
 	// unwritten says that output could not be written, and that the log knows.
 	unwritten bool
 }

@@ -94,7 +94,9 @@ func (s *Session) showWait(e round.Waits) {
 	}
 	fields := map[string]any{"turn": r.turn, "why": e.Why, "until": taskdir.Time{Time: e.Until}}
 	s.event("waits", fields)
-	if left := time.Until(e.Until); left >= longEnough {
+	// One line tells of a pause that others prolong a little.
+	if left := time.Until(e.Until); left >= longEnough && e.Until.Sub(r.waitShown) >= longEnough {
+		r.waitShown = e.Until
 		r.output.Line(fmt.Sprintf("[waits %s, until %s: %s]", left.Round(time.Second), e.Until.UTC().Format(time.RFC3339), e.Why))
 	}
 }

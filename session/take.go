@@ -185,7 +185,8 @@ func (s *Session) refuse(ctx context.Context, dir *taskdir.Dir, p *pending, caus
 	if tooLarge := (*taskdir.TooLargeError)(nil); errors.As(cause, &tooLarge) {
 		msg.Bytes = tooLarge.Stat.Size
 	}
-	if p.file == taskdir.ReplyFile && (s.phase == Awaiting || s.phase == Ended) {
+	opens := p.file == taskdir.ReplyFile || p.file == taskdir.InterveneFile
+	if opens && (s.phase == Awaiting || s.phase == Ended) {
 		if err := s.hold(&record{Message: msg}); err != nil {
 			return err
 		}

@@ -30,6 +30,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		"directory as input": {`mkdir -p temp/a/input.txt`, 0, "it is a directory"},
 		"blank reply":        {`echo > temp/a/reply.txt`, 1, "reply.txt holds nothing but white space"},
 		"too large reply":    {tooLarge + ` > temp/a/.r; mv temp/a/.r temp/a/reply.txt`, 1, "17000000 bytes are more than the limit"},
+		"large intervention": {tooLarge + ` > temp/a/.i; mv temp/a/.i temp/a/_intervene`, 1, "17000000 bytes are more than the limit"},
 		"blank intervention": {`echo > temp/a/_intervene`, 1, "_intervene holds nothing but white space"},
 	} {
 		t.Run(name, func(t *testing.T) {

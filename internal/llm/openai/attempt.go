@@ -135,6 +135,7 @@ func (a *attempt) Do(req *http.Request) (*http.Response, error) {
 			p := parseProblem(data)
 			return c.problemError(a.status, p)
 		})
+	a.events.maxEvent = 2 * c.cfg.MaxAnswer
 	resp.Body = &eventBody{a.events, resp.Body}
 	return resp, nil
 }

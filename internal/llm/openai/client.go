@@ -33,6 +33,10 @@ import (
 // read a long prompt.
 const DefaultIdleTimeout = 5 * time.Minute
 
+// DefaultMaxAnswer is how long an answer may be, in bytes: many times what any model
+// gives that has not lost its way.
+const DefaultMaxAnswer = 8 << 20
+
 // keepAliveFactor bounds how long keep-alive lines alone hold a request up, in
 // idle timeouts.
 const keepAliveFactor = 10
@@ -68,6 +72,9 @@ type Config struct {
 	// IdleTimeout is how long nothing may come; 0 is DefaultIdleTimeout. Keep-alive
 	// lines count as something, for ten times as long.
 	IdleTimeout time.Duration
+	// MaxAnswer bounds an answer, text, reasoning and calls together, in bytes; 0 is
+	// DefaultMaxAnswer. A longer one is cut off: see llm.KindTooLong.
+	MaxAnswer int
 	// Price, where not nil, gives the cost.
 	Price *llm.Price
 	// Transport carries the requests; nil makes one with NewTransport. Sharing
@@ -96,6 +103,9 @@ var _ llm.Client = (*Client)(nil)
 func New(cfg Config) *Client {
 	if cfg.IdleTimeout <= 0 {
 		cfg.IdleTimeout = DefaultIdleTimeout
+	}
+	if cfg.MaxAnswer <= 0 {
+		cfg.MaxAnswer = DefaultMaxAnswer
 	}
 	if cfg.Transport == nil {
 		cfg.Transport = NewTransport()
@@ -255,7 +265,7 @@ func (a *attempt) read(stream *goopenai.ChatCompletionStream, ans *answer) error
 		if p := ans.add(&ch, data); p != nil {
 			return c.problemError(a.status, *p)
 		}
-		if ans.size > maxAnswer {
+		if ans.size > c.cfg.MaxAnswer {
 			return errAnswerTooLong
 		}
 		if ans.finish != "" {
@@ -316,7 +326,7 @@ func (c *Client) fail(ctx context.Context, a *attempt, err error) error {
 		return e
 	case errors.Is(err, errAnswerTooLong), errors.Is(err, errEventTooLong), errors.Is(err, errStreamTooLong):
 		return &llm.Error{Kind: llm.KindTooLong, LLM: c.cfg.Name, Status: a.status, Err: err,
-			Message: fmt.Sprintf("the answer was cut off at %d MB, it did not come to an end", maxAnswer>>20)}
+			Message: fmt.Sprintf("the answer was cut off at %.4g MB, it did not come to an end", float64(c.cfg.MaxAnswer)/(1<<20))}
 	}
 	if a.status != 0 {
 		return &llm.Error{Kind: llm.KindBrokenStream, LLM: c.cfg.Name, Status: a.status,

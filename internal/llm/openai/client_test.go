@@ -251,7 +251,7 @@ func TestFailures(t *testing.T) {
 
 // An answer without an end is cut off, in whichever part of it the model goes on.
 func TestAnswersWithoutAnEnd(t *testing.T) {
-	const piece = 64 << 10
+	const piece, maxAnswer = 1 << 10, 256 << 10
 	long := strings.Repeat("all work and no play ", maxAnswer/20)
 	args := `{"text":"` + long + `"}`
 	short := long[:maxAnswer*7/8]
@@ -272,7 +272,7 @@ func TestAnswersWithoutAnEnd(t *testing.T) {
 		"long arguments":   {llmtest.Call("f", `{"text":"`+short+`"}`).Pieces(piece), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp, _, _, err := ask(t, tc.reply, offered, nil)
+			resp, _, _, err := ask(t, tc.reply, offered, func(c *Config) { c.MaxAnswer = maxAnswer })
 			if tc.whole {
 				if err != nil || len(resp.Message.Content) < len(short) && len(resp.Message.ToolCalls[0].Arguments) < len(short) {
 					t.Errorf("%v, %d bytes of text", err, len(resp.Message.Content))
@@ -280,7 +280,7 @@ func TestAnswersWithoutAnEnd(t *testing.T) {
 				return
 			}
 			var e *llm.Error
-			if !errors.As(err, &e) || e.Kind != llm.KindTooLong || !strings.Contains(e.Message, "cut off at 8 MB") {
+			if !errors.As(err, &e) || e.Kind != llm.KindTooLong || !strings.Contains(e.Message, "cut off at 0.25 MB") {
 				t.Errorf("%.300v", err)
 			}
 			if resp.Message.Content != "" || len(resp.Message.ToolCalls) > 0 || resp.Spent.Requests != 1 {

@@ -11,11 +11,8 @@ import (
 
 // Bounds of what is read from a provider.
 const (
-	// maxAnswer is how long an answer may be, text, reasoning and calls together: many
-	// times what any model gives that has not lost its way.
-	maxAnswer = 8 << 20
-	maxEvent  = 2 * maxAnswer // one event of a stream, and an answer that is not streamed
-	maxStream = 512 << 20     // everything of one answer, with all that stands around its pieces
+	maxEvent  = 2 * DefaultMaxAnswer // one event of a stream, and an answer that is not streamed
+	maxStream = 512 << 20            // everything of one answer, with all that stands around its pieces
 )
 
 var (
@@ -51,10 +48,12 @@ type eventReader struct {
 	read    int64
 	// stray is the beginning of the first line that is of no event stream.
 	stray string
+	// maxEvent bounds an event, and a body that is one.
+	maxEvent int
 }
 
 func newEventReader(src io.Reader, onContent func(), onError func([]byte) error) *eventReader {
-	return &eventReader{src: bufio.NewReaderSize(src, 16<<10), onContent: onContent, onError: onError}
+	return &eventReader{src: bufio.NewReaderSize(src, 16<<10), onContent: onContent, onError: onError, maxEvent: maxEvent}
 }
 
 func (r *eventReader) Read(p []byte) (int, error) {
@@ -109,12 +108,12 @@ func (r *eventReader) wholeBody() bool {
 		case ' ', '\t', '\r', '\n':
 			continue
 		case '{', '[', '<', '"':
-			body, err := io.ReadAll(io.LimitReader(r.src, maxEvent+1))
+			body, err := io.ReadAll(io.LimitReader(r.src, int64(r.maxEvent)+1))
 			r.whole = true
 			switch {
 			case err != nil:
 				r.err = err
-			case len(body) > maxEvent:
+			case len(body) > r.maxEvent:
 				r.err = errEventTooLong
 			case c == '<' || c == '"':
 				r.err = r.onError(body)
@@ -154,7 +153,7 @@ func (r *eventReader) line() ([]byte, error) {
 		if r.read > maxStream {
 			return nil, errStreamTooLong
 		}
-		if len(line)+len(b) > maxEvent {
+		if len(line)+len(b) > r.maxEvent {
 			return nil, errEventTooLong
 		}
 		if err == nil && line == nil {
@@ -226,7 +225,7 @@ func (r *eventReader) takeLine(line []byte) {
 	if r.hasData {
 		r.data = append(r.data, '\n')
 	}
-	if len(r.data)+len(value) > maxEvent {
+	if len(r.data)+len(value) > r.maxEvent {
 		r.err = errEventTooLong
 		return
 	}
