@@ -57,7 +57,7 @@ func (a *app) policyOf(l *config.Loaded, task, contextFile string) (*toolbox, al
 			return fail(&exitError{code: exitFailed, err: fmt.Errorf("%s: %w", contextFile, err)})
 		}
 	}
-	b, err := newToolbox(l, nil, nil)
+	b, err := newToolbox(l, l.Config.StateDir, nil, nil)
 	if err != nil {
 		return fail(err)
 	}

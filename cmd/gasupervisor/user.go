@@ -14,9 +14,12 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
 )
 
-// makeTempDir makes the directory of the tasks, which belongs to whom agents act as
-// where it is new. It is an error if that user may not write in it.
-func (k *confinement) makeTempDir(c *config.Config) error {
+// giveTempDir makes the directory of the tasks where agents act as another user, whose
+// it is where it is new. It is an error if that user may not write in it.
+func (k *confinement) giveTempDir(c *config.Config) error {
+	if k == nil || k.user == nil {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(c.TempDir), 0o755); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
@@ -26,10 +29,8 @@ func (k *confinement) makeTempDir(c *config.Config) error {
 		return k.mayWork(c)
 	case err != nil:
 		return fmt.Errorf("make directory: %w", err)
-	case k != nil && k.user != nil:
-		return k.user.Give(c.TempDir)
 	}
-	return nil
+	return k.user.Give(c.TempDir)
 }
 
 // mayWork returns an error where the user as whom agents act cannot write where all
