@@ -84,7 +84,7 @@ func TestAsUser(t *testing.T) {
 	if err := os.Chown(temp, someone, someone); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-test.v=" + fmt.Sprint(testing.Verbose()), "-test.timeout=10m", "-test.skip=^TestAsUser$", "-table=" + *table}
+	args := []string{"-test.v=" + fmt.Sprint(testing.Verbose()), "-test.timeout=20m", "-test.skip=^TestAsUser$", "-table=" + *table}
 	if run := flag.Lookup("test.run").Value.String(); run != "" && run != "TestAsUser" && run != "^TestAsUser$" {
 		args = append(args, "-test.run="+run)
 	}

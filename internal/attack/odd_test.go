@@ -96,7 +96,7 @@ func TestSwappedTask(t *testing.T) {
 	swapper := p.begin(nil, command("touch started; ./exchanger exchange raced link"))
 	p.until("the swapping begins", func() bool { _, err := os.Lstat(p.path("gas/temp/started")); return err == nil })
 	calls := `CALLS[{"name":"execute_command","args":{"command":"cd raced; cat secret.txt; echo x > new"}},{"name":"read_file","args":{"path":"raced/secret.txt"}}]`
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(2500 * time.Millisecond)
 	for i := 0; time.Now().Before(deadline); i++ {
 		if err := raced.WriteFile("input.txt", fmt.Appendf(nil, "Raced %d. %s", i, calls), 0o644); err != nil {
 			t.Fatal(err)
@@ -198,7 +198,7 @@ func TestProxySpellings(t *testing.T) {
 		return "(exec 3<>/dev/tcp/127.0.0.1/3128; printf '" + text + `' >&3; read -r -t 20 line <&3; case "$line" in *" 200"*) echo THR""OUGH;; esac; echo "$line")`
 	}
 	send := func(text string) string {
-		return "(exec 3<>/dev/tcp/127.0.0.1/3128; printf '" + text + "' >&3; timeout 3 head -c 2000 <&3 | tr -d '\\r' | grep -aE 'HTTP/1|" + canary + "' | head -3)"
+		return "(exec 3<>/dev/tcp/127.0.0.1/3128; printf '" + text + "' >&3; timeout 1 head -c 2000 <&3 | tr -d '\\r' | grep -aE 'HTTP/1|" + canary + "' | head -3)"
 	}
 	var connects, gets []string
 	for _, host := range []string{"127.0.0.1", "127.1", "0x7f.1", "0x7f000001", "2130706433", "017700000001", "0177.0.0.1", "127.0.0.1.", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "0", "0.0.0.0", "[::]", "localhost", "LOCALHOST.", "ip6-localhost", "127.0.0.1.nip.io"} {

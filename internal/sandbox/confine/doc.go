@@ -32,6 +32,11 @@
 // Steps 5 to 7 are taken by the one thread that starts the shell, so that the
 // helper can go on watching; the helper itself gives its capabilities up, too.
 //
+// With Config.User, for a process that is root, the helper is that user from its
+// first instruction on, with no other groups. Its namespace knows root's id beside the
+// user's, so that one capability more, gone with the others, lets it through root's
+// directories to what is granted.
+//
 // Landlock, on Linux without user namespaces: steps 4 to 8, where Landlock is new
 // enough, the user is not root, and nothing is protected or hidden within what is
 // granted, because Landlock cannot make exceptions. Commands then see other

@@ -63,7 +63,7 @@ func main() {
 	case "exchange":
 		// What two names mean, again and again, for some seconds.
 		n := 0
-		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); n++ {
+		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); n++ {
 			if err := unix.Renameat2(unix.AT_FDCWD, args[0], unix.AT_FDCWD, args[1], unix.RENAME_EXCHANGE); err != nil {
 				fmt.Println(err)
 				return
