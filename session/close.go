@@ -56,7 +56,7 @@ func (s *Session) closeRound(ctx context.Context) error {
 	end := &closedRecord{
 		Outcome: r.outcome, Shown: s.showEnd(), Deadline: time.Now().Add(s.cfg.ReplyTimeout),
 		// A message that no request has seen counts as said, for the reply that may come.
-		Join: !s.st.Joined && s.st.RoundText != "",
+		Join: !s.st.Joined && !blank(s.st.RoundText),
 	}
 	if err := s.commit(ctx, &record{Closed: end}); err != nil {
 		return err
@@ -385,7 +385,8 @@ func (s *Session) showAside(old *taskdir.Dir) error {
 		return nil
 	}
 	end, out := s.st.Outcome, (*taskdir.Output)(nil)
-	if s.run != nil {
+	if s.run != nil && s.run.output != nil {
+		s.finishCallLine()
 		out, s.run.output = s.run.output, nil
 	}
 	if out == nil {

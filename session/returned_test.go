@@ -239,7 +239,7 @@ func TestMessageJoinsWithTheEndOfItsRound(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if joined != 1 || st.Conversation[0].Content != "go" {
+	if joined != 1 || st.Conversation[0].Content != "[supervisor]\ngo" {
 		t.Errorf("the conversation is %+v", st.Conversation)
 	}
 	apply(record{Round: &roundRecord{Round: 1}})

@@ -556,3 +556,52 @@ func TestInterventionThatTheRoundDidNotApplyOpensTheNext(t *testing.T) {
 		t.Errorf("got:\n%s", got)
 	}
 }
+
+// Calls that are over before the output is written have a line each, however many
+// work at the same time; one that takes longer has a line from its beginning on.
+func TestLinesOfParallelCalls(t *testing.T) {
+	call := func(id string) (round.ToolBegun, round.ToolEnded) {
+		return round.ToolBegun{Turn: 1, ID: id, Name: "read_file", Args: "path=" + id},
+			round.ToolEnded{Turn: 1, ID: id, Name: "read_file", Args: "path=" + id, Summary: "read " + id}
+	}
+	for name, long := range map[string]bool{"short": false, "long": true} {
+		t.Run(name, func(t *testing.T) {
+			seen := make(chan struct{})
+			d := newDesk(t, runnerFunc(func(_ context.Context, in round.Input, emit round.Emit) round.Outcome {
+				a, aOver := call("a")
+				b, bOver := call("b")
+				c, cOver := call("c")
+				for _, e := range []round.Event{round.TurnStarted{Turn: 1}, a, b, c, bOver, aOver, nil, cOver} {
+					if e == nil {
+						<-seen
+						continue
+					}
+					if err := emit(e); err != nil {
+						return round.Outcome{Reason: round.Interrupted}
+					}
+				}
+				return oneTurn(in, emit, "done")
+			}))
+			if !long {
+				d.cfg.flush = time.Hour
+				close(seen)
+			}
+			d.put("a", "input.txt", "go")
+			d.start("a", nil)
+			if long {
+				d.until("the long call is shown", func() bool { return strings.Contains(d.read("a", "output.txt"), "path=c)") })
+				close(seen)
+			}
+			d.ended("a", "output.txt")
+			text := d.read("a", "output.txt")
+			for _, line := range []string{"🛠️ read_file(path=b) → read b\n", "🛠️ read_file(path=a) → read a\n", "🛠️ read_file(path=c) → read c\n"} {
+				if !strings.Contains(text, line) {
+					t.Errorf("the output lacks %q:\n%s", line, text)
+				}
+			}
+			if n := strings.Count(text, "🛠️"); !long && n != 3 {
+				t.Errorf("%d lines for three calls:\n%s", n, text)
+			}
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
@@ -36,9 +37,12 @@ type state struct {
 	HistoryMark fileMark        `json:"history_mark"`
 	Prepared    *round.Prepared `json:"prepared,omitempty"`
 
-	Round        int       `json:"round"`
-	RoundFrom    string    `json:"round_from"`
-	RoundText    string    `json:"round_text,omitempty"`
+	Round     int    `json:"round"`
+	RoundFrom string `json:"round_from"`
+	RoundText string `json:"round_text,omitempty"`
+	// Refused is why nothing can be done about the message that opened the round; ""
+	// where something can.
+	Refused      string    `json:"refused,omitempty"`
 	RoundStarted time.Time `json:"round_started,omitzero"`
 	// Began says that the open round has begun to run.
 	Began bool `json:"began,omitempty"`
@@ -180,11 +184,26 @@ func (s *state) open(r *record, off int64) error {
 		s.Joined, s.Forked = true, 0
 		return nil
 	}
+	outcome := fmt.Sprintf("began session %d", o.Session)
+	switch {
+	case o.Refused != "":
+		s.Refused, outcome = o.Refused, outcomeRefused+o.Refused
+	case o.Parent == "" && blank(o.Text):
+		s.refuseBlank()
+		outcome = outcomeRefused + outcomeBlank
+	}
 	s.addReceipt(Receipt{
-		File: taskdir.InputFile, TakenAt: r.At, Bytes: o.Bytes, SHA256: o.Input.SHA256, Encoding: o.Encoding,
-		Outcome: fmt.Sprintf("began session %d", o.Session),
+		File: taskdir.InputFile, TakenAt: r.At, Bytes: o.Bytes, SHA256: o.Input.SHA256, Encoding: o.Encoding, Outcome: outcome,
 	})
 	return nil
+}
+
+func blank(text string) bool { return strings.TrimSpace(text) == "" }
+
+// refuseBlank refuses the round's message, in which nothing is asked for: a model
+// would be paid to say so.
+func (s *state) refuseBlank() {
+	s.Refused, s.RoundText = s.RoundFrom+" "+outcomeBlank+"; write what is to be done into it", ""
 }
 
 func (s *state) addMessage(r *record) {
@@ -200,6 +219,12 @@ func (s *state) addMessage(r *record) {
 		s.ContextMark = mark
 	case taskdir.ForkFile:
 		s.HistoryMark = mark
+	}
+	if m.Refused {
+		s.warn(m.File + " was " + m.Outcome)
+	}
+	if m.Refused && m.File == taskdir.ReplyFile {
+		s.Notes = append(s.Notes, round.Note{Seq: m.Seq, Kind: noteReply})
 	}
 	if m.Outcome != "" {
 		return
@@ -221,7 +246,7 @@ func (s *state) addMessage(r *record) {
 
 func (s *state) openRound(o *roundRecord) {
 	s.Phase, s.Reason = Queued, ""
-	s.Round, s.RoundFrom, s.RoundText = o.Round, o.From, ""
+	s.Round, s.RoundFrom, s.RoundText, s.Refused = o.Round, o.From, "", ""
 	s.RoundStarted, s.Began, s.Joined, s.Turn, s.Answers, s.Begun, s.Cut = time.Time{}, false, false, 0, 0, nil, round.NotCut
 	s.Crashes, s.Paused, s.Aside = 0, false, 0
 	s.Outcome, s.Deadline = nil, time.Time{}
@@ -229,8 +254,18 @@ func (s *state) openRound(o *roundRecord) {
 		s.RoundText = s.Notes[i].Text
 		s.Notes = slices.Delete(s.Notes, i, i+1)
 	}
-	if r := s.receipt(o.Seq); r != nil {
-		r.Round, r.Turn, r.Outcome = o.Round, 0, fmt.Sprintf("opened round %d", o.Round)
+	outcome := fmt.Sprintf("opened round %d", o.Round)
+	r := s.receipt(o.Seq)
+	switch {
+	case r != nil && strings.HasPrefix(r.Outcome, outcomeRefused):
+		outcome = r.Outcome
+		s.Refused = o.From + ": " + outcome
+	case blank(s.RoundText):
+		s.refuseBlank()
+		outcome = outcomeRefused + outcomeBlank
+	}
+	if r != nil {
+		r.Round, r.Turn, r.Outcome = o.Round, 0, outcome
 	}
 }
 
@@ -329,7 +364,7 @@ func (s *state) setAside(n int) {
 func (s *state) close(r *record) {
 	c := r.Closed
 	if c.Join {
-		s.Conversation = append(s.Conversation, llm.Message{Role: llm.User, Content: s.RoundText})
+		s.Conversation = append(s.Conversation, llm.Message{Role: llm.User, Content: round.SupervisorMark + s.RoundText})
 		s.Joined = true
 	}
 	s.Phase, s.Outcome, s.Reason, s.ClosedAt, s.Deadline = Awaiting, c, c.Reason, r.At, c.Deadline

@@ -83,9 +83,9 @@ func (a *app) fork(cmd *cobra.Command, name, fresh string, f forkFlags) error {
 	if err := taskdir.WriteHistory(tempDir, fresh, conversation); err != nil {
 		return err
 	}
-	context, err := taskdir.ReadFile(tempDir, name, taskdir.ContextFile)
+	settings, err := taskdir.ReadFile(tempDir, name, taskdir.ContextFile)
 	if err == nil {
-		err = taskdir.WriteContext(tempDir, fresh, context)
+		err = taskdir.WriteContext(tempDir, fresh, settings)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("copy settings: %w", err)

@@ -113,7 +113,7 @@ func (s *state) job(d tool.Delegation) (round.Job, error) {
 	}
 	set.ToolsGiven = true
 	for _, name := range s.tools.Set.Names() {
-		if name != taskTool && name != completionTool && def.May(name) {
+		if name != completionTool && def.May(name) {
 			set.Tools = append(set.Tools, name)
 		}
 	}

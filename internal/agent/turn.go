@@ -192,7 +192,8 @@ func (s *state) follow(ctx context.Context, a answer) *round.Outcome {
 
 // wrappedUp is the outcome of a round that used up its turns.
 func (s *state) wrappedUp(text string) *round.Outcome {
-	out := s.partial(round.MaxTurns, "the round used all of its %d turns without finishing; the result is partial. Reply to go on, or raise \"max_turns\" in context.json", s.maxTurns)
+	out := s.partial(round.MaxTurns, "the round used all of its %d turns without finishing; the result is partial. Reply to go on with as many again; "+
+		otherLimit("max_turns"), s.maxTurns)
 	if text != emptyAnswer {
 		out.Result = text
 	}

@@ -57,7 +57,7 @@ func keysOf(t *testing.T, data []byte) []string {
 }
 
 const statusKeys = "task session state reason round turn agent llm model started_at updated_at reply_deadline output result completed_by " +
-	"error error.kind error.message warnings latest_tool " +
+	"error error.kind error.message warnings latest_tool waiting waiting.since waiting.until waiting.why " +
 	"messages messages.file messages.taken_at messages.bytes messages.sha256 messages.encoding messages.round messages.turn messages.outcome " +
 	"usage usage.requests usage.tool_calls usage.input_tokens usage.output_tokens usage.cached_tokens usage.cost_usd usage.context_tokens " +
 	"usage.context_window usage.context_percent usage.unreported_requests plan plan.done plan.total plan.current " +
@@ -66,6 +66,7 @@ const statusKeys = "task session state reason round turn agent llm model started
 func TestStatusKeys(t *testing.T) {
 	s := NewStatus("x")
 	s.Error = &round.Failure{Kind: "auth", Message: `no "key", {a: [b]}\\`}
+	s.Waiting = &Waiting{Why: "rate limit"}
 	s.AddMessage(Message{File: "input.txt"})
 	s.AddMessage(Message{File: "reply.txt"})
 	data, err := s.Encode()
@@ -95,7 +96,7 @@ func TestStatusOfNothing(t *testing.T) {
 		if err := json.Unmarshal(data, &m); err != nil {
 			t.Fatal(err)
 		}
-		for _, key := range strings.Fields("reason agent llm model started_at updated_at reply_deadline output result completed_by error latest_tool parent") {
+		for _, key := range strings.Fields("reason agent llm model started_at updated_at reply_deadline output result completed_by error latest_tool waiting parent") {
 			if v, ok := m[key]; !ok || v != nil {
 				t.Errorf("%s is %v", key, v)
 			}

@@ -161,11 +161,11 @@ func (d *Dir) readWhole(p *Pending, now time.Time) ([]byte, info, error) {
 	// No text of a _stop is used, so its writer is not waited for.
 	wait := p.name != StopFile
 	if wait {
-		if limit := limitOf(p.name); before.Size > limit {
-			return nil, info{}, &TooLargeError{Path: d.join(p.file), Limit: limit, Stat: before.Stat}
-		}
 		if retry := d.unsettled(p, f, before.Stat, now); retry > 0 {
 			return nil, info{}, d.notWhole(p, now, retry)
+		}
+		if limit := limitOf(p.name); before.Size > limit {
+			return nil, info{}, &TooLargeError{Path: d.join(p.file), Limit: limit, Stat: before.Stat}
 		}
 	}
 	data, err := readBounded(f, before.Stat, limitOf(p.name))

@@ -18,6 +18,8 @@ type Config struct {
 	Program string
 	// Cgroups, where not nil, makes cgroups for commands.
 	Cgroups *Cgroups
+	// User, where not nil, is whom commands run as, for a process that is root.
+	User *sandbox.User
 }
 
 // Reach is what commands reach.
