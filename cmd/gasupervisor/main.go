@@ -12,15 +12,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
 )
 
 func main() {
-	// Before anything else: it stands between a command and the system.
-	if confine.IsHelper(os.Args) {
-		os.Exit(confine.RunHelper())
-	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -16,14 +16,10 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/lock"
 	"github.com/gasupervisor/gasupervisor/internal/round"
-	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
 
 func TestMain(m *testing.M) {
-	if confine.IsHelper(os.Args) {
-		main()
-	}
 	testscript.Main(m, map[string]func(){"gasupervisor": main})
 }
 

@@ -228,7 +228,7 @@ func wrongUses(files []file) (found []string) {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
 				if n.Name.Name == "init" && n.Recv == nil {
-					found = append(found, f.name+" has an init function: what a package needs it is given, and nothing happens before main")
+					found = append(found, misused(f, "func init")...)
 				}
 			case *ast.SelectorExpr:
 				if x, ok := n.X.(*ast.Ident); ok {
@@ -299,7 +299,7 @@ func TestTheRulesBite(t *testing.T) {
 		{"plan/x.go", `package plan; import "os"; var f = os.Rename`, wrongUses, []string{"uses os.Rename"}},
 		{"plan/x.go", `package plan; func f(r interface{ Rename() }) { r.Rename() }`, wrongUses, []string{"uses Rename"}},
 		{"plan/x.go", `package plan; import "other"; const x = other.Rename`, wrongUses, nil},
-		{"plan/x.go", `package plan; func init() {}`, wrongUses, []string{"init function"}},
+		{"plan/x.go", `package plan; func init() {}`, wrongUses, []string{"uses func init"}},
 		{"plan/x.go", `package plan; const x = "input.txt"`, wrongUses, []string{`names "input.txt"`}},
 		{"plan/x.go", `package plan; type t int; func (t) init() {}; const x = "the input.txt"`, wrongUses, nil},
 		{"internal/taskdir/x.go", `package taskdir; const x = "input.txt"`, wrongUses, nil},

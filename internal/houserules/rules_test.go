@@ -139,8 +139,10 @@ func calls() []use {
 	}
 	why := "a file that others read is replaced by internal/atomicfile alone, which syncs file and directory in the right order"
 	exit := "deferred work and locks would be skipped: return an error, main turns it into an exit code"
+	helper := "internal/sandbox/confine/helper_linux.go" // it is a program of its own
 	return []use{
-		{"os.Exit", []string{command + "/main.go", "internal/bench/main.go", "internal/torture/main.go"}, exit},
+		{"os.Exit", []string{command + "/main.go", "internal/bench/main.go", "internal/torture/main.go", helper}, exit},
+		{"func init", []string{helper}, "what a package needs it is given, and nothing happens before main"},
 		{"log.Fatal", nil, exit}, {"log.Fatalf", nil, exit}, {"log.Fatalln", nil, exit},
 		{"os.Rename", renames, why}, {".Rename", renames, why}, {".Renameat", renames, why}, {".Renameat2", renames, why},
 		{".RenameatxNp", renames, why}, {".MoveFileEx", renames, why},

@@ -26,13 +26,19 @@ const controlFD = 3
 // substitution ends a moment after it.
 const linger = 50 * time.Millisecond
 
-// IsHelper reports whether the program was started as a helper. The command asks
-// before it does anything else.
-func IsHelper(args []string) bool { return len(args) == 1 && args[0] == helperName }
+// init is the helper's main, in every program that imports this package. The helper
+// starts with each command, and package initialisation goes by dependencies and then
+// by path: what only the daemon needs (5 ms of compiling in jsonschema alone) comes
+// later, and never for the helper.
+func init() {
+	if len(os.Args) == 1 && os.Args[0] == helperName {
+		os.Exit(runHelper())
+	}
+}
 
-// RunHelper is the helper: it returns, with the code to exit with, when its
-// command is over, after which the process has to end at once.
-func RunHelper() int {
+// runHelper returns, with the code to exit with, when its command is over, after
+// which the process has to end at once.
+func runHelper() int {
 	h := &helper{control: os.NewFile(controlFD, "control")}
 	code, err := h.run()
 	var step *StepError

@@ -3,14 +3,6 @@
 // all its threads.
 package main
 
-import (
-	"os"
+import _ "github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
 
-	"github.com/gasupervisor/gasupervisor/internal/sandbox/confine"
-)
-
-func main() {
-	if confine.IsHelper(os.Args) {
-		os.Exit(confine.RunHelper())
-	}
-}
+func main() {}
