@@ -211,22 +211,29 @@ func (s *Session) childExists(child string) bool {
 	return err == nil && exists(placeOf(s.cfg.StateDir, child).current())
 }
 
-// childName is the lowest <parent>.<n> that is neither directory nor journal.
-func (s *Session) childName() string {
+// childName is the lowest <parent>.<n> that is neither directory nor journal. A
+// parent whose name leaves no room for the number has no children.
+func (s *Session) childName() (string, error) {
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%s.%d", s.task, n)
+		if err := taskdir.CheckName(name); err != nil {
+			return "", err
+		}
 		if exists(taskdir.TaskPath(s.cfg.Root.Path(), name)) {
 			continue
 		}
 		if !exists(string(placeOf(s.cfg.StateDir, name))) {
-			return name
+			return name, nil
 		}
 	}
 }
 
 // makeChild records the child, writes its journal and publishes its directory.
 func (s *Session) makeChild(ctx context.Context, r spawnRequest) (string, error) {
-	name := s.childName()
+	name, err := s.childName()
+	if err != nil {
+		return "", err
+	}
 	unborn, err := s.cfg.Root.Unborn(r.job.Prompt)
 	if err != nil {
 		return "", err
