@@ -62,72 +62,90 @@ func splitLines(text string) []string {
 // document must not vanish because one line was forgotten, and with it the open
 // steps that stand against completion.
 func visible(lines []string) []string {
-	// closable[f] holds, for each line, the longest closing fence that comes after
-	// it; lastEnd is the last line on which a comment can end.
-	closable := map[byte][]int{'`': make([]int, len(lines)), '~': make([]int, len(lines))}
-	lastEnd := -1
+	c := newCurtain(lines)
+	for i, line := range lines {
+		lines[i] = c.shown(i, line)
+	}
+	return lines
+}
+
+// curtain is what hides the line that is read next.
+type curtain struct {
+	// closable holds by its character, for each line, the longest closing fence that
+	// comes after it; lastEnd is the last line on which a comment can end.
+	closable map[byte][]int
+	lastEnd  int
+
+	fence    byte // its character; 0 outside of fences
+	fenceLen int
+	comment  bool
+}
+
+func newCurtain(lines []string) *curtain {
+	c := &curtain{closable: map[byte][]int{'`': make([]int, len(lines)), '~': make([]int, len(lines))}, lastEnd: -1}
 	for i := len(lines) - 1; i > 0; i-- {
-		for f, longest := range closable {
+		for f, longest := range c.closable {
 			longest[i-1] = longest[i]
 			if n, info := fence(lines[i], f); info == "" {
 				longest[i-1] = max(longest[i-1], n)
 			}
 		}
-		if lastEnd < 0 && strings.Contains(lines[i], "-->") {
-			lastEnd = i
+		if c.lastEnd < 0 && strings.Contains(lines[i], "-->") {
+			c.lastEnd = i
 		}
 	}
+	return c
+}
 
-	var inFence byte // its character
-	var fenceLen int
-	inComment := false
-	for i, line := range lines {
-		if inFence != 0 {
-			if n, info := fence(line, inFence); n >= fenceLen && info == "" {
-				inFence = 0
-			}
-			lines[i] = ""
-			continue
+// shown is what can be seen of line i.
+func (c *curtain) shown(i int, line string) string {
+	if c.fence != 0 {
+		if n, info := fence(line, c.fence); n >= c.fenceLen && info == "" {
+			c.fence = 0
 		}
-		if inComment {
-			_, after, ends := strings.Cut(line, "-->")
-			lines[i], line = after, after
-			if !ends {
-				lines[i] = ""
-				continue
-			}
-			inComment = false
-		}
-		for f, longest := range closable {
-			// A backtick in what follows a backtick fence makes it a code span.
-			n, info := fence(line, f)
-			if n > 0 && longest[i] >= n && (f == '~' || !strings.Contains(info, "`")) {
-				inFence, fenceLen = f, n
-				lines[i] = ""
-			}
-		}
-		if inFence != 0 {
-			continue
-		}
-		var shown strings.Builder
-		for {
-			before, rest, opens := strings.Cut(line, "<!--")
-			shown.WriteString(before)
-			if !opens {
-				break
-			}
-			_, after, ends := strings.Cut(rest, "-->")
-			if !ends {
-				if inComment = i < lastEnd; !inComment {
-					shown.WriteString("<!--" + rest)
-				}
-				break
-			}
-			line = after
-		}
-		lines[i] = shown.String()
+		return ""
 	}
-	return lines
+	if c.comment {
+		_, after, ends := strings.Cut(line, "-->")
+		if !ends {
+			return ""
+		}
+		c.comment, line = false, after
+	}
+	if c.opensFence(i, line) {
+		return ""
+	}
+	return c.withoutComments(i, line)
+}
+
+func (c *curtain) opensFence(i int, line string) bool {
+	for f, longest := range c.closable {
+		n, info := fence(line, f)
+		// A backtick in what follows a backtick fence makes it a code span.
+		if n > 0 && longest[i] >= n && (f == '~' || !strings.Contains(info, "`")) {
+			c.fence, c.fenceLen = f, n
+		}
+	}
+	return c.fence != 0
+}
+
+func (c *curtain) withoutComments(i int, line string) string {
+	var shown strings.Builder
+	for {
+		before, rest, opens := strings.Cut(line, "<!--")
+		shown.WriteString(before)
+		if !opens {
+			return shown.String()
+		}
+		_, after, ends := strings.Cut(rest, "-->")
+		if !ends {
+			if c.comment = i < c.lastEnd; !c.comment {
+				shown.WriteString("<!--" + rest)
+			}
+			return shown.String()
+		}
+		line = after
+	}
 }
 
 // fence returns how many characters f a line begins with where these are three or

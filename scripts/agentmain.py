@@ -4,7 +4,8 @@
 Put this file in place of agentmain.py, or call it by its path. Its arguments go
 to gasupervisor as they are (--task, --func, --input, --llm_no, ...). Tasks and
 journals lie beside this file, in temp/ and state/, unless a config.toml beside it,
-or the environment, says otherwise.
+or the environment, says otherwise. Agents may read memory/ beside this file; with such
+a config.toml, only if it says so.
 
 The program is found in the variable GASUPERVISOR, which holds its path, or on PATH.
 Python 3.8 or later; nothing but the standard library.
@@ -48,6 +49,11 @@ def environment(here):
         # The LLMs may be configured elsewhere; the directories are these.
         env.setdefault("GASUPERVISOR_TEMP_DIR", os.path.join(here, "temp"))
         env.setdefault("GASUPERVISOR_STATE_DIR", os.path.join(here, "state"))
+        # GenericAgent's agents look things up in ../memory. They may read it, no more.
+        memory = os.path.join(here, "memory")
+        if os.path.isdir(memory):
+            also = env.get("GASUPERVISOR_ALSO_READ")
+            env["GASUPERVISOR_ALSO_READ"] = also + os.pathsep + memory if also else memory
     return env
 
 

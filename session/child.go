@@ -149,7 +149,7 @@ func (s *Session) await(whole, ctx context.Context, ends chan<- spawnEnd, gone <
 	case <-gone:
 	}
 	if cause := context.Cause(ctx); cause != nil && (err != nil || silent(cause)) {
-		return round.JobResult{}, cause
+		return result, cause
 	}
 	return result, err
 }
@@ -184,8 +184,9 @@ func (s *Session) spawn(ctx context.Context, r spawnRequest) (string, error) {
 	}
 	i := slices.IndexFunc(s.st.Children, func(c childRecord) bool { return c.Call == r.call && c.N == r.n })
 	if i >= 0 {
+		// One that was removed meanwhile is not made again: who waits for it hears so.
 		child := s.st.Children[i].Task
-		if s.st.Children[i].Done || s.childExists(child) {
+		if s.st.Children[i].Done || s.st.Children[i].Made || s.childExists(child) {
 			s.lend(child, r.job.Reserve)
 			return child, s.waits()
 		}
@@ -211,7 +212,8 @@ func (s *Session) childExists(child string) bool {
 	return err == nil && exists(placeOf(s.cfg.StateDir, child).current())
 }
 
-// childName is the lowest <parent>.<n> that is neither directory nor journal. A
+// childName is the lowest <parent>.<n> that is neither directory nor journal, nor was
+// that of a child which has been removed: its job would be taken for the new one's. A
 // parent whose name leaves no room for the number has no children.
 func (s *Session) childName() (string, error) {
 	for n := 1; ; n++ {
@@ -219,10 +221,8 @@ func (s *Session) childName() (string, error) {
 		if err := taskdir.CheckName(name); err != nil {
 			return "", err
 		}
-		if exists(taskdir.TaskPath(s.cfg.Root.Path(), name)) {
-			continue
-		}
-		if !exists(string(placeOf(s.cfg.StateDir, name))) {
+		removed := slices.ContainsFunc(s.st.Children, func(c childRecord) bool { return c.Task == name && c.used() })
+		if !removed && !exists(taskdir.TaskPath(s.cfg.Root.Path(), name)) && !exists(string(placeOf(s.cfg.StateDir, name))) {
 			return name, nil
 		}
 	}
@@ -267,9 +267,22 @@ func (s *Session) makeChild(ctx context.Context, r spawnRequest) (string, error)
 		s.lend(name, nil)
 		return "", errors.Join(err, home.archive(time.Now()))
 	}
+	if err := s.made(r, name); err != nil {
+		return "", err
+	}
 	s.event("child", map[string]any{"task": name, "call": r.call, "n": r.n})
 	s.statusSoon()
 	return name, nil
+}
+
+// made notes that a child's directory came to be, once no power failure takes it
+// back: it is not made again then, should it be gone after a restart.
+func (s *Session) made(r spawnRequest, child string) error {
+	if err := s.cfg.Root.Sync(); err != nil {
+		s.log().Warn("subagent's directory cannot be made durable", "subagent", child, "err", err)
+		return nil
+	}
+	return s.hold(&record{Child: &childRecord{Call: r.call, N: r.n, Task: child, Made: true}})
 }
 
 // waits counts a job that is waited for: with the first the round gives its place
@@ -295,6 +308,25 @@ func (s *Session) jobOver(e spawnEnd) error {
 		return nil
 	}
 	s.ask(true)
+	return nil
+}
+
+// settleChildren adds up what subagents have spent that were given up, and whose
+// first round ended later than the call that they were for.
+func (s *Session) settleChildren() error {
+	for _, c := range s.st.Children {
+		if c.Done {
+			continue
+		}
+		result, err := FirstResult(s.cfg.StateDir, c.Task)
+		if err != nil {
+			continue // It is at work still, or there is nothing left to add up.
+		}
+		done := &childRecord{Call: c.Call, N: c.N, Task: c.Task, Done: true, Spent: result.Spent}
+		if err := s.hold(&record{Child: done}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -381,7 +413,7 @@ func (s *Session) unawaited() (bool, error) {
 }
 
 // FirstResult reads from a child's journal how its first round came out.
-// ErrNoResult says that it is not over.
+// ErrNoResult says that it is not over; what it has spent by now is returned beside it.
 func FirstResult(stateDir, child string) (round.JobResult, error) {
 	p := placeOf(stateDir, child)
 	st := &state{}
@@ -413,7 +445,7 @@ func FirstResult(stateDir, child string) (round.JobResult, error) {
 	case err != nil:
 		return round.JobResult{}, fmt.Errorf("subagent %q: %w", child, err)
 	}
-	return round.JobResult{}, fmt.Errorf("subagent %q: %w", child, ErrNoResult)
+	return round.JobResult{Task: child, Spent: st.Spent}, fmt.Errorf("subagent %q: %w", child, ErrNoResult)
 }
 
 // errReplaced ends the reading of a journal that is not of a subagent's first round.

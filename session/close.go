@@ -53,10 +53,13 @@ func (s *Session) closeRound(ctx context.Context) error {
 	if err := s.sync(ctx); err != nil {
 		return err
 	}
+	if err := s.settleChildren(); err != nil {
+		return err
+	}
 	end := &closedRecord{
 		Outcome: r.outcome, Shown: s.showEnd(), Deadline: time.Now().Add(s.cfg.ReplyTimeout),
 		// A message that no request has seen counts as said, for the reply that may come.
-		Join: !s.st.Joined && s.st.RoundText != "",
+		Join: !s.st.Joined && !blank(s.st.RoundText),
 	}
 	if err := s.commit(ctx, &record{Closed: end}); err != nil {
 		return err
@@ -304,11 +307,7 @@ func (s *Session) setAside(ctx context.Context) error {
 			}
 			s.at("aside_committed")
 		}
-		// What readers were still to be told there, they are told in old/<n>/.
-		for _, u := range s.unsaid {
-			u.close()
-		}
-		s.unsaid = nil
+		s.sayAside()
 		used, err := dir.Archive(n)
 		if err != nil {
 			return fmt.Errorf("set the earlier session of task %q aside: %w", s.task, err)
@@ -363,36 +362,51 @@ func (s *Session) closeAside(ctx context.Context) error {
 		}
 		s.at("aside_status")
 	}
-	if err := s.endAside(dir, old, replaced); err != nil {
-		s.log().Error("output of the replaced session cannot be ended, trying again", "err", err)
-		s.say(&unsaid{aside: s.aside})
+	if err := s.showAside(old); err != nil {
+		s.log().Error("end of the replaced session cannot be shown", "err", err)
 	}
+	s.say(&unsaid{aside: s.aside})
 	s.at("aside_marked")
 	r.close()
 	s.run = nil
 	return nil
 }
 
-// endAside ends the outputs of a session that was set aside.
-func (s *Session) endAside(dir, old *taskdir.Dir, o round.Outcome) error {
-	if s.st != nil && s.st.Reason == round.Replaced {
+// sayAside forgets what readers were still to be told in the task's directory: they
+// are told in old/<n>/, and of earlier sessions in theirs.
+func (s *Session) sayAside() {
+	s.unsaid = slices.DeleteFunc(s.unsaid, func(u *unsaid) bool {
+		u.close()
+		return u.aside == 0
+	})
+}
+
+// showAside shows in old/<n>/ how the session's last round came out, where that does
+// not stand there. Its marker is said after those that are owed already.
+func (s *Session) showAside(old *taskdir.Dir) error {
+	if s.st == nil || s.st.Outcome == nil {
+		return nil
+	}
+	end, out := s.st.Outcome, (*taskdir.Output)(nil)
+	if s.run != nil && s.run.output != nil {
+		s.finishCallLine()
+		out, s.run.output = s.run.output, nil
+	}
+	if out == nil {
 		var err error
-		out := (*taskdir.Output)(nil)
-		if s.run != nil {
-			out, s.run.output = s.run.output, nil
-		}
-		if out == nil {
-			out, err = old.ReopenOutput(s.st.Round, 0)
-		}
-		if err == nil {
-			showOutcome(out, o, true)
-			err = errors.Join(out.End(), out.Close())
-		}
-		if err != nil && !errors.Is(err, taskdir.ErrFinished) && !errors.Is(err, fs.ErrNotExist) {
+		out, err = old.ReopenOutput(s.st.Round, end.Shown)
+		var refused *taskdir.RefusedError
+		switch {
+		case errors.Is(err, taskdir.ErrFinished), errors.Is(err, fs.ErrNotExist), errors.As(err, &refused):
+			return nil
+		case err != nil:
 			return err
 		}
 	}
-	return dir.MarkArchived(s.aside)
+	if end.Shown == 0 || out.Lost() > 0 {
+		showOutcome(out, end.Outcome, false)
+	}
+	return out.Close()
 }
 
 // awaitReply waits for a reply, unless there is one already.
@@ -425,6 +439,9 @@ func (s *Session) openNoted(ctx context.Context) (opened bool, err error) {
 // endSession ends a session at rest.
 func (s *Session) endSession(ctx context.Context, reason round.Reason) error {
 	if err := s.load(); err != nil {
+		return err
+	}
+	if err := s.settleChildren(); err != nil {
 		return err
 	}
 	if err := s.commit(ctx, &record{Ended: &endedRecord{Reason: reason}}); err != nil {

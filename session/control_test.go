@@ -516,13 +516,14 @@ func TestRefusedMessageIsKeptWithAReceipt(t *testing.T) {
 	}
 	d.look("a")
 	d.until("the refusal", func() bool {
-		return strings.Contains(d.receipts("a"), "reply.txt: refused, kept as .refused-1-reply.txt")
+		return strings.Contains(d.receipts("a"), "kept as .refused-1-reply.txt")
 	})
+	d.ended("a", "output1.txt")
 	if _, err := os.Lstat(d.path("a", ".refused-1-reply.txt")); err != nil {
 		t.Error(err)
 	}
 	d.put("a", "reply.txt", "shorter")
-	d.ended("a", "output1.txt")
+	d.ended("a", "output2.txt")
 }
 
 func TestReceiptsAreBounded(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
@@ -99,9 +98,11 @@ func (s *Session) emitted(ctx context.Context, e round.Event) error {
 	case round.AnswerRestarted:
 		r.output.Line("\n[answer interrupted, asked again]\n")
 		s.event("answer_restarted", map[string]any{"turn": r.turn, "reason": e.Reason})
+	case round.Waits:
+		s.showWait(e)
 	case round.Answered:
 		err := s.commit(ctx, &record{Answer: &answerRecord{
-			Turn: e.Turn, Message: e.Message, Spent: e.Spent, Context: e.Context, Window: e.Window, LLM: e.LLM, Model: e.Model, Begun: e.Begun,
+			Turn: e.Turn, Message: e.Message, Spent: e.Spent, Context: e.Context, Window: e.Window, LLM: e.LLM, Model: e.Model, Begun: e.Begun, Cut: e.Cut,
 			Estimated: e.Estimated, Break: e.Break}})
 		if err != nil {
 			return err
@@ -140,8 +141,8 @@ func (s *Session) emitted(ctx context.Context, e round.Event) error {
 	default:
 		return fmt.Errorf("event %T is not known to the session", e)
 	}
-	if r.output.Dirty() && r.flushDue.IsZero() {
-		r.flushDue = time.Now().Add(flushEvery)
+	if r.output.Dirty() {
+		s.flushSoon()
 	}
 	return nil
 }

@@ -221,6 +221,32 @@ func writeFormatOne(t *testing.T) {
 	}
 }
 
+// A crash may keep a subagent's name from being used, which another job's then gets.
+// Whose directory was removed is not taken for it.
+func TestOneNameForOneJob(t *testing.T) {
+	d := newDesk(t, answer("hi"))
+	s := New(d.cfg, "a", nil)
+	s.st = &state{Session: 1, Phase: Queued}
+	add := func(c childRecord) {
+		if err := s.st.apply(&record{Child: &c}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(childRecord{Call: "c1", N: 0, Task: "a.1"})
+	if name, err := s.childName(); err != nil || name != "a.1" {
+		t.Errorf("the next name is %q (%v), and a.1 is free", name, err)
+	}
+	add(childRecord{Call: "c2", N: 0, Task: "a.1"})
+	add(childRecord{Call: "c2", N: 0, Task: "a.1", Made: true})
+	want := []childRecord{{Call: "c2", N: 0, Task: "a.1", Made: true}}
+	if diff := cmp.Diff(want, s.st.Children); diff != "" {
+		t.Errorf("children: %s", diff)
+	}
+	if name, err := s.childName(); err != nil || name != "a.2" {
+		t.Errorf("the next name is %q (%v), and a.1 was a child that has gone", name, err)
+	}
+}
+
 func TestLongConversationsAreNotWrittenAgainAndAgain(t *testing.T) {
 	const turns, piece = 60, 20_000
 	d := newDesk(t, runnerFunc(func(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {

@@ -3,7 +3,9 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
@@ -34,7 +36,6 @@ func (s *Session) lookOnce(ctx context.Context) error {
 		s.lookLater(err)
 		return nil
 	}
-	s.complain(sight.Refused)
 	if sight.Temps {
 		if err := dir.Sweep(); err != nil {
 			s.log().Debug("half-written files cannot be removed", "err", err)
@@ -54,12 +55,18 @@ func (s *Session) lookOnce(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.complain(ctx, sight.Refused); err != nil {
+		return err
+	}
 	if !later {
 		if err := s.lookAtStop(ctx, dir, sight.Stop); err != nil {
 			return err
 		}
 	}
 	if err := s.lookAtInput(ctx, dir, sight.Input); err != nil {
+		return err
+	}
+	if err := s.lookAtRefusedInput(ctx, dir, sight); err != nil {
 		return err
 	}
 	if later && s.phase != Idle {
@@ -117,7 +124,9 @@ func (s *Session) openDir() (*taskdir.Dir, error) {
 func (s *Session) noDir(ctx context.Context, err error) error {
 	var refused *taskdir.RefusedError
 	if errors.As(err, &refused) {
-		s.complain([]taskdir.Refusal{{Name: s.task, Why: refused.Error()}})
+		if err := s.complain(ctx, []taskdir.Refusal{{Name: s.task, Why: refused.Error()}}); err != nil {
+			return err
+		}
 		err = fs.ErrNotExist
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,26 +157,55 @@ func (s *Session) once(text string) bool {
 	return true
 }
 
-// complain says what stands in place of a protocol file, once each.
-func (s *Session) complain(refused []taskdir.Refusal) {
+// complain says what stands in place of a protocol file, once for each such thing.
+func (s *Session) complain(ctx context.Context, refused []taskdir.Refusal) error {
+	told := s.complaints
+	s.complaints = nil
 	for _, r := range refused {
-		key := r.Name + ": " + r.Why
-		if !s.once(key) {
+		key := fmt.Sprintf("%s: %s (%d at %d)", r.Name, r.Why, r.Stat.Ino, r.Stat.Mtime.UnixNano())
+		s.complaints = append(s.complaints, key)
+		if slices.Contains(told, key) {
 			continue
 		}
 		s.log().Warn("refused a file", "file", r.Name, "why", r.Why)
-		s.warn(key)
+		if err := s.warn(ctx, r.Name+": "+r.Why); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-// warn adds a warning to status.json, where there is a session at work to warn about.
-func (s *Session) warn(text string) {
-	if s.st == nil || s.phase == Idle {
-		return
+// Complaints are what the last look found in place of protocol files. The caller of
+// Run keeps them for the session that comes after it, which says only what is new.
+func (s *Session) Complaints() []string { return s.complaints }
+
+// Remember gives the session the Complaints of the one before. It is called before Run.
+func (s *Session) Remember(complaints []string) { s.complaints = complaints }
+
+// warn adds a warning to status.json, where there is a session to warn about.
+func (s *Session) warn(ctx context.Context, text string) error {
+	if s.phase == Idle || s.damagedBy() != "" || s.memo != nil && s.memo.Adopted {
+		return nil
 	}
-	if err := s.hold(&record{Warning: &text}); err == nil {
+	if err := s.load(); err != nil || s.st == nil {
+		return err
+	}
+	atRest := s.phase == Awaiting || s.phase == Ended
+	switch {
+	case slices.Contains(s.st.Warnings, text):
+		if atRest {
+			s.unload()
+		}
+		return nil
+	case !atRest:
 		s.statusDue = time.Now()
+		return s.hold(&record{Warning: &text})
 	}
+	if err := s.commit(ctx, &record{Warning: &text}); err != nil {
+		return err
+	}
+	s.settleDown()
+	return nil
 }
 
 // otherDirectory ends a session whose directory is another one now. A directory
@@ -210,6 +248,20 @@ func (s *Session) lookAtInput(ctx context.Context, dir *taskdir.Dir, stat *taskd
 		return nil
 	}
 	return s.tryPending(ctx, dir, &pending{p: dir.InPlace(taskdir.InputFile), file: taskdir.InputFile})
+}
+
+// lookAtRefusedInput answers a task that begins with something else than a file in
+// place of its input.txt. Where a session is known there is a warning in its status.
+func (s *Session) lookAtRefusedInput(ctx context.Context, dir *taskdir.Dir, sight taskdir.Sight) error {
+	if s.phase != Idle || s.leftover || sight.Outputs > 0 {
+		return nil
+	}
+	for _, r := range sight.Refused {
+		if r.Name == taskdir.InputFile {
+			return s.refuseInput(ctx, dir, fmt.Errorf("%s: %s", r.Name, r.Why))
+		}
+	}
+	return nil
 }
 
 // inputRead decides whether a whole input.txt is a new one: it is if its text

@@ -39,6 +39,9 @@ const (
 	outcomeReplaced   = "without effect: a new input.txt took the session's place"
 	outcomeLate       = "too late for this session: counts from the next input.txt"
 	outcomeRead       = "read"
+	// outcomeRefused begins what is said of a file that nothing can be done about.
+	outcomeRefused = "refused: "
+	outcomeBlank   = "holds nothing but white space"
 )
 
 // maxReceipts is how many receipts a session keeps.

@@ -59,6 +59,9 @@ type (
 		Text     string `json:"text"`
 		Encoding string `json:"encoding,omitempty"`
 		Bytes    int64  `json:"bytes"`
+		// Refused is why the input could not be read: the round ends with it, before it
+		// costs anything.
+		Refused string `json:"refused,omitempty"`
 		// Seq is the highest number that earlier sessions gave to a message, and Past
 		// the messages whose files may still be there, or come back after a power failure.
 		Seq  uint64        `json:"seq,omitempty"`
@@ -83,6 +86,8 @@ type (
 		Call string `json:"call"`
 		N    int    `json:"n"`
 		Task string `json:"task"`
+		// Made says that its directory came to be: if it is gone, somebody has removed it.
+		Made bool `json:"made,omitempty"`
 		// Done says that its first round is over; Spent is what that cost.
 		Done  bool      `json:"done,omitempty"`
 		Spent llm.Usage `json:"spent,omitzero"`
@@ -112,6 +117,9 @@ type (
 		Fingerprint taskdir.Fingerprint `json:"fingerprint"`
 		// Outcome is set where the message has done all that it will do.
 		Outcome string `json:"outcome,omitempty"`
+		// Refused says that it could not be read, and Outcome why. A reply still opens a
+		// round, which says so to whoever waits for its end.
+		Refused bool `json:"refused,omitempty"`
 	}
 
 	// roundRecord opens a round with the message of that number, which was taken before.
@@ -142,6 +150,8 @@ type (
 		LLM     string      `json:"llm,omitempty"`
 		Model   string      `json:"model,omitempty"`
 		Begun   []string    `json:"begun,omitempty"`
+		// Cut is round.Answered's. Journals of earlier programs do not say.
+		Cut round.Cut `json:"cut,omitempty"`
 		// Estimated and Break are round.Answered's.
 		Estimated llm.Amount `json:"estimated,omitzero"`
 		Break     string     `json:"break,omitempty"`

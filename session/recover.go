@@ -278,13 +278,13 @@ func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir
 		return false, err
 	}
 	if s.known().Session > 1 {
-		// The process before may have owed the earlier session its markers.
-		n, err := dir.NextOld()
+		// The process before may have owed earlier sessions their markers.
+		owed, err := dir.OwedOld()
 		if err != nil {
 			return false, fmt.Errorf("look at the earlier sessions of task %q: %w", s.task, err)
 		}
-		if n > 1 {
-			s.say(&unsaid{aside: n - 1})
+		for _, n := range owed {
+			s.say(&unsaid{aside: n})
 		}
 	}
 	if err := s.resumeTaken(ctx, dir, sight.Taken); err != nil {
@@ -367,7 +367,7 @@ func (s *Session) resumeRecorded(ctx context.Context) error {
 func (s *Session) firstSight(dir *taskdir.Dir, sight taskdir.Sight) error {
 	switch {
 	case sight.HasStatus && !s.leftover:
-		back, err := s.place().restore(s.told(dir))
+		back, err := s.place().restore(s.spokenOf(dir))
 		if err != nil {
 			return fmt.Errorf("task %q: %w", s.task, err)
 		}
@@ -397,9 +397,9 @@ func (s *Session) firstSight(dir *taskdir.Dir, sight taskdir.Sight) error {
 	return nil
 }
 
-// told returns a test for the journal of which the directory's status.json speaks:
-// of the same session, begun at the same moment.
-func (s *Session) told(dir *taskdir.Dir) func(*record) bool {
+// spokenOf returns a test for the journal of which the directory's status.json
+// speaks: of the same session, begun at the same moment.
+func (s *Session) spokenOf(dir *taskdir.Dir) func(*record) bool {
 	v, err := taskdir.ReadStatus(dir.Path())
 	return func(first *record) bool {
 		return err == nil && first.Opened != nil && first.Opened.Session == v.Session &&
@@ -438,8 +438,12 @@ func (s *Session) repair(dir *taskdir.Dir, sight taskdir.Sight) error {
 	}
 	u := &unsaid{round: n, marker: !finished}
 	if !open {
-		u.history = !finished
-		u.status = !finished || !sight.HasStatus || !s.saidRight(dir)
+		u.history, u.status = !finished, !finished
+	}
+	if finished && !open {
+		told := s.told(dir)
+		u.status = told == nil
+		s.correctDeadline(dir, told)
 	}
 	if !u.marker && !u.status {
 		return nil
@@ -447,9 +451,22 @@ func (s *Session) repair(dir *taskdir.Dir, sight taskdir.Sight) error {
 	if err := s.load(); err != nil {
 		return err
 	}
-	// A disk that was full for long has left more than one without a marker.
+	if u.marker {
+		if err := s.oweMarkers(dir, n); err != nil {
+			return err
+		}
+	}
+	s.say(u)
+	s.at("repaired")
+	return nil
+}
+
+// oweMarkers has the markers written that rounds before n are still owed: a disk
+// that was full for long has left more than one without. They are written in the
+// order of their rounds (say), so that what comes before a marker has its own.
+func (s *Session) oweMarkers(dir *taskdir.Dir, n int) error {
 	first := n
-	for u.marker && first > 0 {
+	for ; first > 0; first-- {
 		finished, err := dir.Finished(first - 1)
 		if err != nil {
 			return fmt.Errorf("check output of task %q: %w", s.task, err)
@@ -457,21 +474,36 @@ func (s *Session) repair(dir *taskdir.Dir, sight taskdir.Sight) error {
 		if finished {
 			break
 		}
-		first--
 	}
 	for ; first < n; first++ {
 		s.say(&unsaid{round: first, marker: true})
 	}
-	s.say(u)
-	s.at("repaired")
 	return nil
 }
 
-// saidRight reports whether status.json says how the session stands.
-func (s *Session) saidRight(dir *taskdir.Dir) bool {
+// told returns what status.json says, where that is how the session stands, and nil
+// where it is not.
+func (s *Session) told(dir *taskdir.Dir) *taskdir.Status {
 	v, err := taskdir.ReadStatus(dir.Path())
 	m := s.known()
-	return err == nil && v.Session == m.Session && v.Round == m.Round && v.State == taskdir.State(s.phase.Public())
+	if err != nil || v.Session != m.Session || v.Round != m.Round || v.State != taskdir.State(s.phase.Public()) {
+		return nil
+	}
+	return v
+}
+
+// correctDeadline has status.json say until when a reply is waited for, where that
+// is later than it says: a start extends waits that are nearly over. Thousands may
+// wait, so the journal is not read for it, nor the file synced.
+func (s *Session) correctDeadline(dir *taskdir.Dir, told *taskdir.Status) {
+	until := s.deadline().Truncate(time.Millisecond)
+	if told == nil || s.phase != Awaiting || told.ReplyDeadline.Equal(until) {
+		return
+	}
+	told.ReplyDeadline, told.UpdatedAt = taskdir.Time{Time: until}, taskdir.Time{Time: time.Now()}
+	if err := dir.WriteStatus(told, false); err != nil {
+		s.log().Error("status.json cannot be written", "err", err)
+	}
 }
 
 // Abort ends the round of a session whose Run panicked, so that its supervisor
@@ -495,6 +527,9 @@ func (s *Session) Abort(cause error) (memo *Memo) {
 	s.run = &running{
 		resumed: s.st.Began,
 		outcome: round.Outcome{Reason: round.Failed, Error: &round.Failure{Kind: "panic", Message: cause.Error()}},
+	}
+	if dir, err := s.openDir(); err == nil && s.oweMarkers(dir, s.st.Round) != nil {
+		return nil
 	}
 	if err := s.closeRound(ctx); err != nil || !s.st.atRest() {
 		return nil

@@ -422,3 +422,24 @@ func TestChildWhoseFirstRoundIsOverEnds(t *testing.T) {
 		t.Errorf("result %+v, %v", r, err)
 	}
 }
+
+// A session that panicked owes the markers of earlier rounds, too.
+func TestPanickedSessionEndsItsRounds(t *testing.T) {
+	b := newBlocked()
+	d := newDesk(t, b)
+	d.put("a", "input.txt", "go")
+	l := d.start("a", nil)
+	<-b.began
+	b.finish <- struct{}{}
+	d.ended("a", "output.txt")
+	d.put("a", "reply.txt", "more")
+	<-b.began
+	l.end()
+	d.quiet("a", "output.txt", "Turn 1")
+	memo := New(d.cfg, "a", nil).Abort(errors.New("defect"))
+	if memo == nil || memo.Phase != Awaiting || memo.Round != 1 {
+		t.Errorf("memo %+v", memo)
+	}
+	d.markers("a", "output.txt", "output1.txt")
+	d.state("a", taskdir.AwaitingReply, round.Failed)
+}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -238,7 +239,7 @@ func TestMessageJoinsWithTheEndOfItsRound(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if joined != 1 || st.Conversation[0].Content != "go" {
+	if joined != 1 || st.Conversation[0].Content != "[supervisor]\ngo" {
 		t.Errorf("the conversation is %+v", st.Conversation)
 	}
 	apply(record{Round: &roundRecord{Round: 1}})
@@ -248,7 +249,7 @@ func TestMessageJoinsWithTheEndOfItsRound(t *testing.T) {
 	}
 }
 
-// A daemon that was killed while it owed a replaced session its marker pays at the
+// A daemon that was killed while it owed replaced sessions their markers pays at the
 // next start.
 func TestMarkerAsideIsWrittenAtTheNextStart(t *testing.T) {
 	b := newBlocked()
@@ -256,14 +257,18 @@ func TestMarkerAsideIsWrittenAtTheNextStart(t *testing.T) {
 	d.put("a", "input.txt", "one")
 	l := d.start("a", nil)
 	<-b.began
-	d.put("a", "input.txt", "two")
-	<-b.began
-	d.ended("a", "old/1/output.txt")
+	for i, text := range []string{"two", "three", "four"} {
+		d.put("a", "input.txt", text)
+		<-b.began
+		d.ended("a", fmt.Sprintf("old/%d/output.txt", i+1))
+	}
 	l.end()
-	d.quiet("a", "old/1/output.txt", "Turn 1")
+	d.quiet("a", "old/2/output.txt", "Turn 1")
+	d.quiet("a", "old/3/output.txt", "Turn 1")
 	d.start("a", nil)
 	<-b.began
-	d.ended("a", "old/1/output.txt")
+	d.ended("a", "old/2/output.txt")
+	d.ended("a", "old/3/output.txt")
 	close(b.finish)
 	d.ended("a", "output.txt")
 }

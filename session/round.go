@@ -43,10 +43,14 @@ type running struct {
 	failed  *round.Failure
 	outcome round.Outcome
 	turn    int
-	// openCall is the tool call whose line in the output is unfinished.
+	// openCall is the tool call whose line in the output is unfinished; begun are those
+	// that have begun and have no line yet.
 	openCall   string
+	begun      []round.ToolBegun
 	latestTool string
-	heading    bool
+	// waits is what the request under way waits for; its Why is empty without one.
+	waits   round.Waits
+	heading bool
 	// unwritten says that output could not be written, and that the log knows.
 	unwritten bool
 }
@@ -128,7 +132,7 @@ func (s *Session) openSession(ctx context.Context) error {
 		s.leftover = false
 	}
 	s.closeJournal()
-	c := s.arrived.content
+	c, refused := s.arrived.content, s.arrived.refused
 	s.arrived, s.seenInput, s.held = nil, fileMark{}, nil
 	s.st, s.memo, s.fresh = &state{}, nil, true
 	s.floor = time.Time{}
@@ -136,7 +140,7 @@ func (s *Session) openSession(ctx context.Context) error {
 	opened := &record{Opened: &openedRecord{
 		Version: formatVersion, Task: s.task, Session: before.Session + 1, Dir: dir.ID(),
 		Input: takenNow(c),
-		Text:  c.Text, Encoding: c.Encoding, Bytes: c.Bytes,
+		Text:  c.Text, Encoding: c.Encoding, Bytes: c.Bytes, Refused: refused,
 		Seq: s.nextSeq - 1, Past: past,
 	}}
 	if !switching {
@@ -186,7 +190,7 @@ func (s *Session) openRound(_ context.Context) error {
 func (s *Session) enqueue(now time.Time) {
 	s.admitDue = time.Time{}
 	s.statusDue = now.Add(flushEvery)
-	if s.cfg.Admit != nil && s.st.Parent == "" && s.st.Round == 0 && !s.st.Began {
+	if s.cfg.Admit != nil && s.st.Parent == "" && s.st.Round == 0 && !s.st.Began && s.st.Refused == "" {
 		if wait := s.cfg.Admit(s.task, s.st.StartedAt); wait > 0 {
 			s.admitDue = now.Add(wait)
 			s.st.warn("waits: [limits] tasks_per_hour is reached; it is asked again at " + s.admitDue.Format(time.TimeOnly))
@@ -221,6 +225,14 @@ func (s *Session) startRound(ctx context.Context) error {
 		if s.st.Crashes >= maxCrashes {
 			return s.runnerReturned(ctx, round.Outcome{Reason: round.Interrupted, Error: &round.Failure{
 				Kind: "crash", Message: fmt.Sprintf("this round ended the daemon %d times in a row without getting further; a reply tries once more", s.st.Crashes)}})
+		}
+	}
+	if s.st.Refused != "" {
+		return s.noRunner(ctx, &round.Failure{Kind: "input", Message: s.st.Refused})
+	}
+	if !s.run.resumed {
+		if err := s.settleChildren(); err != nil {
+			return err
 		}
 	}
 	began, failure, wait, err := s.readFiles(ctx, dir)
@@ -279,7 +291,7 @@ func (s *Session) startRunner(dir *taskdir.Dir) {
 		Inbox: r.inbox(), ReadPlan: dir.ReadPlan, WritePlan: dir.WritePlan,
 	}
 	if st.Joined {
-		in.Resumed = &round.Resumed{Turn: st.Turn, Begun: st.Begun}
+		in.Resumed = &round.Resumed{Turn: st.Turn, Begun: st.Begun, Cut: st.Cut}
 	}
 	if st.Depth < s.cfg.Children.MaxDepth {
 		r.spawns, r.ended = make(chan spawnRequest), make(chan spawnEnd)

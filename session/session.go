@@ -104,8 +104,8 @@ type Config struct {
 	// at is called between the steps of what must survive a crash; tests end the
 	// session there.
 	at func(point string)
-	// keep overrides dropAfter where it is not 0.
-	keep time.Duration
+	// keep overrides dropAfter, and flush flushEvery, where they are not 0.
+	keep, flush time.Duration
 }
 
 const (
@@ -118,6 +118,8 @@ const (
 	dropAfter = time.Second
 	// minimumWait is what is left at least of a reply wait after a restart.
 	minimumWait = 30 * time.Second
+	// rightsWait is how long a file may be another user's before it is refused.
+	rightsWait = 5 * time.Second
 	// longWait is after how long a file that is never whole is complained about.
 	longWait = 60 * time.Second
 	// maxCrashes ends a round that crashed the daemon this often without progress.
@@ -168,8 +170,10 @@ type Session struct {
 	seenInput fileMark
 	// arrived is what the happening in progress brought.
 	arrived *arrival
-	// said holds complaints that are not to be repeated.
-	said map[string]bool
+	// said holds troubles that are not to be repeated, and complaints what was said of
+	// things in place of protocol files.
+	said       map[string]bool
+	complaints []string
 	// reopened says that the open round was found in the journal: another process may
 	// have run it.
 	reopened bool
@@ -197,6 +201,8 @@ type arrival struct {
 	file    string
 	seq     uint64
 	content taskdir.Content
+	// refused is why an input cannot be worked on; "" where it can.
+	refused string
 }
 
 // New makes the session of a task. memo is what an earlier Session.Run of this

@@ -401,7 +401,7 @@ func TestStopOfTheDaemonResumesTheRound(t *testing.T) {
 			first := true
 			d := newDesk(t, runnerFunc(func(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {
 				if !first {
-					if rest && (in.Resumed == nil || in.Resumed.Turn != 1 || !in.Resumed.Begun["c1"] || len(in.Conversation) != 2) {
+					if rest && (in.Resumed == nil || in.Resumed.Turn != 1 || !in.Resumed.Begun["c1"] || in.Resumed.Cut != round.CutText || len(in.Conversation) != 2) {
 						t.Errorf("resumed with %+v and %d messages", in.Resumed, len(in.Conversation))
 					}
 					return oneTurn(in, emit, "went on")
@@ -411,7 +411,7 @@ func TestStopOfTheDaemonResumesTheRound(t *testing.T) {
 					emit(round.HeadPrepared{})
 					emit(round.Appended{Messages: []llm.Message{{Role: llm.User, Content: in.Message}}})
 					emit(round.TurnStarted{Turn: 1})
-					emit(round.Answered{Turn: 1, Message: llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: "c1", Name: "x"}}}, Begun: []string{"c1"}})
+					emit(round.Answered{Turn: 1, Message: llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: "c1", Name: "x"}}}, Begun: []string{"c1"}, Cut: round.CutText})
 				}
 				atWork <- struct{}{}
 				<-ctx.Done()
@@ -438,18 +438,23 @@ func TestStopOfTheDaemonResumesTheRound(t *testing.T) {
 
 func TestWaitingSessionWaitsOnAfterARestart(t *testing.T) {
 	d := newDesk(t, answer("hi"))
+	d.cfg.ReplyTimeout = minimumWait / 2
 	d.put("a", "input.txt", "go")
 	l := d.start("a", nil)
 	d.ended("a", "output.txt")
 	d.state("a", taskdir.AwaitingReply, round.Completed)
 	l.end()
-	before, _ := os.Stat(d.path("a", "status.json"))
+	before := d.status("a")
 	d.start("a", nil)
+	// Of the wait less was left than a start grants, and readers are told of it.
+	d.until("a later deadline in the status", func() bool {
+		return d.status("a").ReplyDeadline.Sub(before.ReplyDeadline.Time) >= minimumWait/2
+	})
+	if after := d.status("a"); after.State != before.State || after.Session != before.Session || after.Reason != before.Reason {
+		t.Errorf("the status was %+v and is %+v", before, after)
+	}
 	d.put("a", "reply.txt", "more")
 	d.ended("a", "output1.txt")
-	if before == nil {
-		t.Fatal("no status.json")
-	}
 }
 
 func TestMarkerIsWrittenAfterACrashBeforeIt(t *testing.T) {
@@ -549,5 +554,54 @@ func TestInterventionThatTheRoundDidNotApplyOpensTheNext(t *testing.T) {
 	d.ended("a", "output1.txt")
 	if got := d.read("a", "output1.txt"); !strings.Contains(got, "heard look again") {
 		t.Errorf("got:\n%s", got)
+	}
+}
+
+// Calls that are over before the output is written have a line each, however many
+// work at the same time; one that takes longer has a line from its beginning on.
+func TestLinesOfParallelCalls(t *testing.T) {
+	call := func(id string) (round.ToolBegun, round.ToolEnded) {
+		return round.ToolBegun{Turn: 1, ID: id, Name: "read_file", Args: "path=" + id},
+			round.ToolEnded{Turn: 1, ID: id, Name: "read_file", Args: "path=" + id, Summary: "read " + id}
+	}
+	for name, long := range map[string]bool{"short": false, "long": true} {
+		t.Run(name, func(t *testing.T) {
+			seen := make(chan struct{})
+			d := newDesk(t, runnerFunc(func(_ context.Context, in round.Input, emit round.Emit) round.Outcome {
+				a, aOver := call("a")
+				b, bOver := call("b")
+				c, cOver := call("c")
+				for _, e := range []round.Event{round.TurnStarted{Turn: 1}, a, b, c, bOver, aOver, nil, cOver} {
+					if e == nil {
+						<-seen
+						continue
+					}
+					if err := emit(e); err != nil {
+						return round.Outcome{Reason: round.Interrupted}
+					}
+				}
+				return oneTurn(in, emit, "done")
+			}))
+			if !long {
+				d.cfg.flush = time.Hour
+				close(seen)
+			}
+			d.put("a", "input.txt", "go")
+			d.start("a", nil)
+			if long {
+				d.until("the long call is shown", func() bool { return strings.Contains(d.read("a", "output.txt"), "path=c)") })
+				close(seen)
+			}
+			d.ended("a", "output.txt")
+			text := d.read("a", "output.txt")
+			for _, line := range []string{"🛠️ read_file(path=b) → read b\n", "🛠️ read_file(path=a) → read a\n", "🛠️ read_file(path=c) → read c\n"} {
+				if !strings.Contains(text, line) {
+					t.Errorf("the output lacks %q:\n%s", line, text)
+				}
+			}
+			if n := strings.Count(text, "🛠️"); !long && n != 3 {
+				t.Errorf("%d lines for three calls:\n%s", n, text)
+			}
+		})
 	}
 }

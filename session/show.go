@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,16 +32,27 @@ func (s *Session) beginTurn(turn int) {
 	s.statusSoon()
 }
 
-// showCallBegun writes the first half of a call's line, so that a reader sees
-// what a long call is doing; showCallEnded completes it with the outcome.
+// showCallBegun notes that a call has begun. The first half of its line is written
+// with the next flush, so that a reader sees what a long call is doing; one that is
+// over by then has its line in one piece, whatever works beside it.
 func (s *Session) showCallBegun(e round.ToolBegun) {
-	s.finishCallLine()
-	s.run.output.Part(s.callText(e.Name, e.Args))
-	s.run.openCall = e.ID
-	s.run.latestTool = e.Name
+	r := s.run
+	r.begun = append(r.begun, e)
+	r.latestTool = e.Name
 	s.event("tool_begun", map[string]any{"turn": e.Turn, "id": e.ID, "tool": e.Name, "args": e.Args})
-	s.flush()
+	s.flushSoon()
 	s.statusSoon()
+}
+
+// showBegun writes the first halves of the lines of calls that have begun.
+func (s *Session) showBegun() {
+	r := s.run
+	for _, e := range r.begun {
+		s.endCallLine()
+		r.output.Part(s.callText(e.Name, e.Args))
+		r.openCall = e.ID
+	}
+	r.begun = nil
 }
 
 func (s *Session) callText(name, args string) string {
@@ -52,8 +64,9 @@ func (s *Session) callText(name, args string) string {
 
 func (s *Session) showCallEnded(e round.ToolEnded) {
 	out := s.run.output
+	s.run.begun = slices.DeleteFunc(s.run.begun, func(b round.ToolBegun) bool { return b.ID == e.ID })
 	if s.run.openCall != e.ID {
-		s.finishCallLine()
+		s.endCallLine()
 		out.Part(s.callText(e.Name, e.Args))
 	}
 	s.run.openCall = ""
@@ -66,7 +79,33 @@ func (s *Session) showCallEnded(e round.ToolEnded) {
 	s.statusSoon()
 }
 
+// longEnough is from which wait on the output speaks of it.
+const longEnough = 5 * time.Second
+
+// showWait shows that the model's answer is late, and why: in status.json, and where
+// it takes long for those who read along.
+func (s *Session) showWait(e round.Waits) {
+	r := s.run
+	known := !e.Until.IsZero() && e.Until.Sub(r.waits.Until).Abs() < time.Second
+	r.waits = e
+	s.statusSoon()
+	if e.Why == "" || known {
+		return
+	}
+	fields := map[string]any{"turn": r.turn, "why": e.Why, "until": taskdir.Time{Time: e.Until}}
+	s.event("waits", fields)
+	if left := time.Until(e.Until); left >= longEnough {
+		r.output.Line(fmt.Sprintf("[waits %s, until %s: %s]", left.Round(time.Second), e.Until.UTC().Format(time.RFC3339), e.Why))
+	}
+}
+
+// finishCallLine ends what stands of calls, for what comes next.
 func (s *Session) finishCallLine() {
+	s.showBegun()
+	s.endCallLine()
+}
+
+func (s *Session) endCallLine() {
 	if s.run.openCall != "" {
 		s.run.openCall = ""
 		s.run.output.Text("\n")
@@ -98,12 +137,20 @@ func showOutcome(out *taskdir.Output, o round.Outcome, streamed bool) {
 	}
 }
 
+// flushSoon has buffered output written soon.
+func (s *Session) flushSoon() {
+	if s.run.flushDue.IsZero() {
+		s.run.flushDue = time.Now().Add(cmp.Or(s.cfg.flush, flushEvery))
+	}
+}
+
 // flush writes buffered output. What cannot be written is tried again.
 func (s *Session) flush() {
 	if s.run == nil || s.run.output == nil {
 		return
 	}
 	s.run.flushDue = time.Time{}
+	s.showBegun()
 	if err := s.run.output.Flush(); err != nil {
 		if !s.run.unwritten {
 			s.log().Error("output cannot be written, trying again", "err", err)
@@ -162,6 +209,9 @@ func (s *Session) status(dir *taskdir.Dir) *taskdir.Status {
 	v.Agent, v.LLM, v.Model = taskdir.Text(st.Agent), taskdir.Text(st.LLM), taskdir.Text(st.Model)
 	if r := s.run; r != nil {
 		v.Turn, v.LatestTool = max(v.Turn, r.turn), taskdir.Text(r.latestTool)
+		if w := r.waits; w.Why != "" {
+			v.Waiting = &taskdir.Waiting{Since: taskdir.Time{Time: w.Since}, Until: taskdir.Time{Time: w.Until}, Why: w.Why}
+		}
 	}
 	if s.phase == Awaiting {
 		v.ReplyDeadline = taskdir.Time{Time: s.deadline()}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
@@ -36,9 +37,12 @@ type state struct {
 	HistoryMark fileMark        `json:"history_mark"`
 	Prepared    *round.Prepared `json:"prepared,omitempty"`
 
-	Round        int       `json:"round"`
-	RoundFrom    string    `json:"round_from"`
-	RoundText    string    `json:"round_text,omitempty"`
+	Round     int    `json:"round"`
+	RoundFrom string `json:"round_from"`
+	RoundText string `json:"round_text,omitempty"`
+	// Refused is why nothing can be done about the message that opened the round; ""
+	// where something can.
+	Refused      string    `json:"refused,omitempty"`
 	RoundStarted time.Time `json:"round_started,omitzero"`
 	// Began says that the open round has begun to run.
 	Began bool `json:"began,omitempty"`
@@ -47,6 +51,8 @@ type state struct {
 	Answers int `json:"answers,omitempty"`
 	// Begun holds the calls that change something and have no result yet.
 	Begun map[string]bool `json:"begun,omitempty"`
+	// Cut is what the length limit took of the answer that is the newest message.
+	Cut round.Cut `json:"cut,omitempty"`
 	// Crashes counts the crashes of the open round without progress. Paused says that
 	// the daemon was told to stop meanwhile, which is none.
 	Crashes int  `json:"crashes,omitempty"`
@@ -178,11 +184,26 @@ func (s *state) open(r *record, off int64) error {
 		s.Joined, s.Forked = true, 0
 		return nil
 	}
+	outcome := fmt.Sprintf("began session %d", o.Session)
+	switch {
+	case o.Refused != "":
+		s.Refused, outcome = o.Refused, outcomeRefused+o.Refused
+	case o.Parent == "" && blank(o.Text):
+		s.refuseBlank()
+		outcome = outcomeRefused + outcomeBlank
+	}
 	s.addReceipt(Receipt{
-		File: taskdir.InputFile, TakenAt: r.At, Bytes: o.Bytes, SHA256: o.Input.SHA256, Encoding: o.Encoding,
-		Outcome: fmt.Sprintf("began session %d", o.Session),
+		File: taskdir.InputFile, TakenAt: r.At, Bytes: o.Bytes, SHA256: o.Input.SHA256, Encoding: o.Encoding, Outcome: outcome,
 	})
 	return nil
+}
+
+func blank(text string) bool { return strings.TrimSpace(text) == "" }
+
+// refuseBlank refuses the round's message, in which nothing is asked for: a model
+// would be paid to say so.
+func (s *state) refuseBlank() {
+	s.Refused, s.RoundText = s.RoundFrom+" "+outcomeBlank+"; write what is to be done into it", ""
 }
 
 func (s *state) addMessage(r *record) {
@@ -198,6 +219,12 @@ func (s *state) addMessage(r *record) {
 		s.ContextMark = mark
 	case taskdir.ForkFile:
 		s.HistoryMark = mark
+	}
+	if m.Refused {
+		s.warn(m.File + " was " + m.Outcome)
+	}
+	if m.Refused && m.File == taskdir.ReplyFile {
+		s.Notes = append(s.Notes, round.Note{Seq: m.Seq, Kind: noteReply})
 	}
 	if m.Outcome != "" {
 		return
@@ -219,16 +246,26 @@ func (s *state) addMessage(r *record) {
 
 func (s *state) openRound(o *roundRecord) {
 	s.Phase, s.Reason = Queued, ""
-	s.Round, s.RoundFrom, s.RoundText = o.Round, o.From, ""
-	s.RoundStarted, s.Began, s.Joined, s.Turn, s.Answers, s.Begun = time.Time{}, false, false, 0, 0, nil
+	s.Round, s.RoundFrom, s.RoundText, s.Refused = o.Round, o.From, "", ""
+	s.RoundStarted, s.Began, s.Joined, s.Turn, s.Answers, s.Begun, s.Cut = time.Time{}, false, false, 0, 0, nil, round.NotCut
 	s.Crashes, s.Paused, s.Aside = 0, false, 0
 	s.Outcome, s.Deadline = nil, time.Time{}
 	if i := slices.IndexFunc(s.Notes, func(n round.Note) bool { return n.Seq == o.Seq }); i >= 0 {
 		s.RoundText = s.Notes[i].Text
 		s.Notes = slices.Delete(s.Notes, i, i+1)
 	}
-	if r := s.receipt(o.Seq); r != nil {
-		r.Round, r.Turn, r.Outcome = o.Round, 0, fmt.Sprintf("opened round %d", o.Round)
+	outcome := fmt.Sprintf("opened round %d", o.Round)
+	r := s.receipt(o.Seq)
+	switch {
+	case r != nil && strings.HasPrefix(r.Outcome, outcomeRefused):
+		outcome = r.Outcome
+		s.Refused = o.From + ": " + outcome
+	case blank(s.RoundText):
+		s.refuseBlank()
+		outcome = outcomeRefused + outcomeBlank
+	}
+	if r != nil {
+		r.Round, r.Turn, r.Outcome = o.Round, 0, outcome
 	}
 }
 
@@ -279,7 +316,7 @@ func (s *state) spend(spent llm.Usage, estimated llm.Amount) {
 
 func (s *state) answer(a *answerRecord) {
 	s.Conversation = append(s.Conversation, a.Message)
-	s.Turn, s.Crashes = a.Turn, 0
+	s.Turn, s.Crashes, s.Cut = a.Turn, 0, a.Cut
 	s.Answers++
 	s.spend(a.Spent, a.Estimated)
 	s.ToolCalls += len(a.Message.ToolCalls)
@@ -297,7 +334,7 @@ func (s *state) answer(a *answerRecord) {
 
 func (s *state) add(a *appendRecord) {
 	s.Conversation = append(s.Conversation, a.Messages...)
-	s.Joined, s.Begun = true, nil
+	s.Joined, s.Begun, s.Cut = true, nil, round.NotCut
 	// The round's first message and hints are added at every start and are no progress.
 	if slices.ContainsFunc(a.Messages, func(m llm.Message) bool { return m.Role == llm.ToolRole }) {
 		s.Crashes = 0
@@ -327,7 +364,7 @@ func (s *state) setAside(n int) {
 func (s *state) close(r *record) {
 	c := r.Closed
 	if c.Join {
-		s.Conversation = append(s.Conversation, llm.Message{Role: llm.User, Content: s.RoundText})
+		s.Conversation = append(s.Conversation, llm.Message{Role: llm.User, Content: round.SupervisorMark + s.RoundText})
 		s.Joined = true
 	}
 	s.Phase, s.Outcome, s.Reason, s.ClosedAt, s.Deadline = Awaiting, c, c.Reason, r.At, c.Deadline
@@ -390,6 +427,10 @@ func (s *state) inFirstRound() bool { return s.Parent != "" && s.Round == 0 }
 func (s *state) childDone() bool { return s.inFirstRound() && s.Phase == Awaiting }
 
 func (s *state) addChild(c childRecord) {
+	// A name is given to another job where a crash kept it from being used.
+	s.Children = slices.DeleteFunc(s.Children, func(o childRecord) bool {
+		return o.Task == c.Task && (o.Call != c.Call || o.N != c.N) && !o.used()
+	})
 	i := slices.IndexFunc(s.Children, func(o childRecord) bool { return o.Call == c.Call && o.N == c.N })
 	if i < 0 {
 		s.Children = append(s.Children, c)
@@ -401,6 +442,10 @@ func (s *state) addChild(c childRecord) {
 	}
 	s.Children[i] = c
 }
+
+// used reports whether the child's name was given to a task, which may have been
+// removed since.
+func (c childRecord) used() bool { return c.Made || c.Done }
 
 // openChildren names the subagents that the open round waits for.
 func (s *state) openChildren() (names []string) {

@@ -19,9 +19,10 @@ type pending struct {
 	file    string
 	seq     uint64
 	retryAt time.Time
-	// told and troubled say that the log knows of a writer that does not close it,
-	// and of a disk that does not give it.
-	told, troubled bool
+	// told says that the log knows of a writer that does not close it, and troubled
+	// since when it cannot be read.
+	told     bool
+	troubled time.Time
 }
 
 // drop is a taken file that has done its duty.
@@ -90,7 +91,8 @@ func (s *Session) readPending(ctx context.Context, dir *taskdir.Dir, p *pending)
 		if !p.told && notWhole.Waited > longWait {
 			p.told = true
 			s.log().Warn("file has been open for writing for long; it is read when its writer closes it", "file", p.file)
-			s.warn(p.file + " has been open for writing for more than a minute; it is read when its writer closes it")
+			err = s.warn(ctx, p.file+" has been open for writing for more than a minute; it is read when its writer closes it")
+			return c, false, err
 		}
 		return c, false, nil
 	}
@@ -98,10 +100,12 @@ func (s *Session) readPending(ctx context.Context, dir *taskdir.Dir, p *pending)
 	var tooLarge *taskdir.TooLargeError
 	switch {
 	case err == nil, errors.Is(err, taskdir.ErrEmpty), errors.Is(err, fs.ErrNotExist), errors.As(err, &refused), errors.As(err, &tooLarge):
+	case errors.Is(err, fs.ErrPermission) && !p.troubled.IsZero() && now.Sub(p.troubled) >= rightsWait:
 	default:
-		// A trouble that may pass: too many open files, a disk that does not answer.
-		if !p.troubled {
-			p.troubled = true
+		// A trouble that may pass: too many open files, a disk that does not answer, an
+		// owner that is about to change.
+		if p.troubled.IsZero() {
+			p.troubled = now
 			s.log().Error("file cannot be read, trying again", "file", p.file, "err", err)
 		}
 		s.keepPending(p, now.Add(time.Second))
@@ -166,15 +170,7 @@ func (s *Session) addition(rest *taskdir.Pending, file string, now time.Time) *p
 func (s *Session) refuse(ctx context.Context, dir *taskdir.Dir, p *pending, cause error) error {
 	s.log().Warn("file is refused", "file", p.file, "err", cause)
 	if p.file == taskdir.InputFile {
-		var tooLarge *taskdir.TooLargeError
-		if errors.As(cause, &tooLarge) {
-			s.seenInput = markOf(tooLarge.Stat, "")
-		}
-		if s.phase == Idle {
-			s.writeTrouble(dir, taskdir.NewStatus(s.task), "input", cause.Error())
-		}
-		s.warn(cause.Error())
-		return nil
+		return s.refuseInput(ctx, dir, cause)
 	}
 	name, err := dir.SetAside(p.p)
 	if err != nil {
@@ -185,12 +181,32 @@ func (s *Session) refuse(ctx context.Context, dir *taskdir.Dir, p *pending, caus
 	if err := s.load(); err != nil || s.st == nil {
 		return err
 	}
-	msg := &messageRecord{Seq: p.seq, File: p.file, Outcome: fmt.Sprintf("refused, kept as %s: %v", name, cause)}
+	msg := &messageRecord{Seq: p.seq, File: p.file, Outcome: fmt.Sprintf("%s%v; kept as %s", outcomeRefused, cause, name), Refused: true}
+	if tooLarge := (*taskdir.TooLargeError)(nil); errors.As(cause, &tooLarge) {
+		msg.Bytes = tooLarge.Stat.Size
+	}
+	if p.file == taskdir.ReplyFile && (s.phase == Awaiting || s.phase == Ended) {
+		if err := s.hold(&record{Message: msg}); err != nil {
+			return err
+		}
+		return s.nextRound(ctx, msg.File, msg.Seq)
+	}
 	if err := s.commit(ctx, &record{Message: msg}); err != nil {
 		return err
 	}
 	s.settleDown()
 	return nil
+}
+
+// refuseInput begins a session with an input.txt that cannot be read. Its round ends
+// at once: whoever wrote the file waits for the end of an output.
+func (s *Session) refuseInput(ctx context.Context, dir *taskdir.Dir, cause error) error {
+	a := &arrival{file: taskdir.InputFile, refused: cause.Error() + "; correct that, and write input.txt again"}
+	if sight, err := dir.Look(); err == nil && sight.Input != nil {
+		a.content.Stat, a.content.Bytes = *sight.Input, sight.Input.Size
+	}
+	s.arrived = a
+	return s.happen(ctx, InputArrived)
 }
 
 func (s *Session) retryPending(ctx context.Context, now time.Time) error {

@@ -238,11 +238,15 @@ func (a *app) agentsShow(name string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := agents.Lookup(name); err != nil {
+	d, err := agents.Lookup(name)
+	if err != nil {
 		return &exitError{code: exitFailed, err: err, hint: "see: gasupervisor agents"}
 	}
-	all := views(agents)
-	v := all[slices.IndexFunc(all, func(v agentView) bool { return v.Name == name })]
+	var warnings []agentdef.Warning
+	if i := slices.IndexFunc(agents.Agents, func(a agentdef.Agent) bool { return a.Name == d.Name }); i >= 0 {
+		warnings = agents.Agents[i].Warnings
+	}
+	v := viewAgent(d, warnings)
 	if asJSON {
 		return a.ui.printJSON(v)
 	}

@@ -103,3 +103,14 @@ func TestEnvironmentBlock(t *testing.T) {
 		t.Errorf("%d lines: %s", n+1, block)
 	}
 }
+
+func TestIsRefName(t *testing.T) {
+	for name, want := range map[string]bool{
+		"main": true, "feature/x-1.2_y@z#3+a": true, "ветка/分支": true, strings.Repeat("ä", 120): true,
+		"": false, strings.Repeat("ä", 121): false, "a b": false, "a\nb": false, "a`b": false, "a\xffb": false, "a\x1b[2J": false,
+	} {
+		if got := isRefName(name); got != want {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,17 +20,17 @@ import (
 
 // func and map run prompt files without a daemon: in this process, by the same
 // engine, on tasks in a scratch directory. What the scratch directory holds goes
-// with it; what counts is in the out files beside the prompts.
+// with it; what counts is in the out files beside the prompts, and what was spent in
+// the daemon's accounts.
 
 // prompt is a file to run, and how.
 type prompt struct {
 	// path is the file; out is where its output goes.
 	path, out string
 	// history is a conversation to start from, in any form that _history.json may have.
-	history []byte
-	agent   string
-	llm     string
-	verbose bool
+	history  []byte
+	settings settingsFlags
+	verbose  bool
 }
 
 // newPrompt reads nothing yet.
@@ -66,8 +67,9 @@ func newBatch(ctx context.Context, l *config.Loaded, parallel int, log *slog.Log
 	c.Sandbox.Roots = append(append([]string{}, c.Sandbox.Roots...), c.TempDir)
 	c.TempDir, c.StateDir = filepath.Join(scratch, "temp"), filepath.Join(scratch, "state")
 	c.MaxRunning = parallel
+	c.Limits.TasksPerHour = 0 // whoever started these waits for them
 	c.StopTimeout = 5 * time.Second
-	e, err := newEngine(&local, log)
+	e, err := newEngine(&local, l.Config.StateDir, log)
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(scratch))
 	}
@@ -155,9 +157,9 @@ func (b *batch) task(ctx context.Context, name string, p prompt, workDir string)
 		return nil, fmt.Errorf("write output: %w", err)
 	}
 	defer out.Close()
-	if err := addSettings(b.temp, name, map[string]any{
-		"work_dir": workDir, "agent": p.agent, "llm": p.llm, "verbose": p.verbose,
-	}); err != nil {
+	settings := map[string]any{"work_dir": workDir, "verbose": p.verbose}
+	maps.Copy(settings, p.settings.values())
+	if err := addSettings(b.temp, name, settings); err != nil {
 		return nil, err
 	}
 	if p.history != nil {

@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -48,7 +48,7 @@ func (a *app) checkCommand() *cobra.Command {
 	var policy, line string
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check configuration, LLMs, limits and confinement",
+		Short: "Check configuration, LLMs, limits, programs and confinement",
 		Long: `Looks at everything that the daemon needs, and says for each thing what to do if it
 is not as it should be. It asks each LLM's server for its models, which costs nothing.
 Exit code 1: something keeps the daemon from working.
@@ -94,6 +94,7 @@ func (a *app) check(ctx context.Context, asJSON, offline bool) error {
 			add(checkLLMs(ctx, l)...)
 		}
 		add(checkWatches("/proc/sys/fs/inotify", countTasks(l.Config.TempDir))...)
+		add(checkPrograms(runtime.GOOS, exec.LookPath)...)
 		add(checkConfinement(l))
 		add(checkAgents(l)...)
 	}
@@ -136,22 +137,8 @@ func checkConfig(l *config.Loaded) []finding {
 
 func checkDirs(l *config.Loaded) []finding {
 	var found []finding
-	for _, d := range []struct{ key, path string }{{"temp_dir", l.Config.TempDir}, {"state_dir", l.Config.StateDir}} {
-		st, err := os.Stat(d.path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			found = append(found, finding{levelNote, d.key, d.path + " does not exist yet", "the daemon makes it"})
-		case err != nil:
-			found = append(found, finding{levelProblem, d.key, err.Error(), "make it accessible to the daemon's user"})
-		case !st.IsDir():
-			found = append(found, finding{levelProblem, d.key, d.path + " is no directory", "move it away, or configure another directory"})
-		default:
-			if err := writable(d.path); err != nil {
-				found = append(found, finding{levelProblem, d.key, err.Error(), "make it writable for the daemon's user"})
-			} else {
-				found = append(found, finding{levelOK, d.key, d.path, ""})
-			}
-		}
+	for _, p := range places(&l.Config) {
+		found = append(found, checkPlace(p))
 	}
 	held, err := lock.Probe(l.Config.TempDir)
 	switch {
@@ -167,15 +154,6 @@ func checkDirs(l *config.Loaded) []finding {
 		found = append(found, finding{levelNote, "daemon", "not running", "gasupervisor run, or gasupervisor service start"})
 	}
 	return found
-}
-
-// writable tries it, which tells more than rights do.
-func writable(dir string) error {
-	f, err := os.CreateTemp(dir, ".check-*")
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 func countTasks(tempDir string) int {
@@ -383,6 +361,9 @@ func checkConfinement(l *config.Loaded) finding {
 // checkLevel tries how far commands can be confined.
 func checkLevel(l *config.Loaded, f finding) finding {
 	k, err := newConfinement(&l.Config, nil, nil)
+	if err == nil {
+		err = k.mayWork(&l.Config)
+	}
 	if err != nil {
 		f.Level, f.Text, f.Do = levelProblem, err.Error(), "correct it"
 		return f
@@ -397,6 +378,9 @@ func checkLevel(l *config.Loaded, f finding) finding {
 		f.Level = levelOK
 		if l.Config.Sandbox.Network.All && st.ABI < 6 {
 			f.Level, f.Do = levelWarning, "this kernel's Landlock cannot keep commands from abstract sockets of this machine: choose another network than \"all\", or a kernel from 6.12 on"
+		}
+		if k.user != nil {
+			f.Text += fmt.Sprintf("; agents act as user %s (%d:%d)", k.user.Name, k.user.UID, k.user.GID)
 		}
 		f.Text += "; network " + l.Config.Sandbox.Network.String() + "; " + k.limits
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/journal"
@@ -37,6 +38,10 @@ type confinement struct {
 	identity string
 	// limits says how limits are kept.
 	limits string
+	// user is whom agents act as, nil the daemon's own.
+	user *sandbox.User
+	// making is held while private directories are made.
+	making sync.Mutex
 	// network is what commands may reach where nothing narrows it.
 	network config.Network
 	log     *slog.Logger
@@ -62,6 +67,13 @@ func newConfinement(c *config.Config, paths []string, log *slog.Logger) (*confin
 			Memory: int64(c.Sandbox.Memory), Processes: c.Sandbox.Processes, FileSize: int64(c.Sandbox.FileSize),
 			Disk: int64(c.Sandbox.Disk), DiskReserve: int64(c.Sandbox.DiskReserve), OpenFiles: maxOpenFiles,
 		},
+	}
+	if c.Sandbox.User != "" {
+		var err error
+		if k.user, err = sandbox.FindUser(c.Sandbox.User); err != nil {
+			return nil, fmt.Errorf("[sandbox] user: %w", err)
+		}
+		conf.User = k.user
 	}
 	k.log, k.network = log, c.Sandbox.Network
 	if _, err := k.reach(nil); err != nil {
@@ -103,8 +115,14 @@ func (k *confinement) private(task string) confine.Private {
 
 // prepare makes what is missing of a task's private directories.
 func (k *confinement) prepare(p confine.Private) error {
-	for _, d := range []string{p.Home, p.Tmp, p.Cache, filepath.Join(p.Home, ".run")} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
+	for _, d := range []string{p.Home, p.Tmp, p.Cache} {
+		if err := k.makePrivate(d); err != nil {
+			return fmt.Errorf("make the task's private directories: %w", err)
+		}
+	}
+	// In HOME, where a command may have put something else: that is its own business.
+	if run := filepath.Join(p.Home, ".run"); os.Mkdir(run, 0o700) == nil && k.user != nil {
+		if err := k.user.Give(run); err != nil {
 			return fmt.Errorf("make the task's private directories: %w", err)
 		}
 	}
@@ -123,6 +141,9 @@ func (k *confinement) gitConfig(path string) error {
 	}
 	// Other users' checkouts are safe where nothing but the granted paths is there.
 	_, err = f.WriteString(k.identity + "[safe]\n\tdirectory = *\n")
+	if k.user != nil {
+		err = errors.Join(err, f.Chown(k.user.UID, k.user.GID))
+	}
 	return errors.Join(err, f.Close())
 }
 
@@ -202,8 +223,12 @@ func (b *toolbox) allow(task, dir string, s round.Settings, writes bool, network
 		ask.Places = b.confinement.sandbox.Places(private)
 	}
 	var err error
-	if a.policy, err = sandbox.Build(b.ceiling, ask.Resolve()); err != nil {
+	real := ask.Resolve()
+	if a.policy, err = sandbox.Build(b.ceiling, real); err != nil {
 		return a, policyError{err}
+	}
+	if err := b.confinement.admit(real, private); err != nil {
+		return a, err
 	}
 	if b.confinement != nil {
 		a.job = b.confinement.job(a.policy, private, ask.Paths())
@@ -230,7 +255,11 @@ func (k *confinement) logLevel(log *slog.Logger) {
 	case st.Why != "":
 		log.Warn("commands of agents are confined in part", "level", st.String(), "do", st.Do)
 	default:
-		log.Info("commands of agents are confined", "level", st.String())
+		user := "the daemon's"
+		if k.user != nil {
+			user = k.user.Name
+		}
+		log.Info("commands of agents are confined", "level", st.String(), "user", user)
 	}
 }
 

@@ -123,7 +123,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	e, err := newEngine(l, slog.New(slog.NewTextHandler(d.ui.err, &slog.HandlerOptions{Level: slog.LevelError})))
+	e, err := newEngine(l, l.Config.StateDir, slog.New(slog.NewTextHandler(d.ui.err, &slog.HandlerOptions{Level: slog.LevelError})))
 	if err != nil {
 		return err
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -45,15 +47,12 @@ type engine struct {
 }
 
 // newEngine makes the directories and joins the parts. It starts nothing and
-// takes no locks.
-func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
+// takes no locks. stateDir is where the accounts are: the configured state directory,
+// also where the engine's own is another one.
+func newEngine(l *config.Loaded, stateDir string, log *slog.Logger) (*engine, error) {
 	c := &l.Config
-	for dir, perm := range map[string]os.FileMode{c.TempDir: 0o755, c.StateDir: 0o700} {
-		if err := os.MkdirAll(dir, perm); err != nil {
-			return nil, fmt.Errorf("make directory: %w", err)
-		}
-	}
-	accounts := usage.New(filepath.Join(c.StateDir, usage.DirName), nil, func(err error) {
+	reserveEnvFiles(c.Sandbox.Roots, log)
+	accounts := usage.New(filepath.Join(stateDir, usage.DirName), nil, func(err error) {
 		if err != nil {
 			log.Error("usage is counted in memory only", "err", err)
 		} else {
@@ -65,13 +64,19 @@ func newEngine(l *config.Loaded, log *slog.Logger) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := taskdir.OpenRoot(c.TempDir, taskdir.WithSettle(c.Settle))
+	tools, err := newToolbox(l, stateDir, lib, log)
 	if err != nil {
 		return nil, err
 	}
-	tools, err := newToolbox(l, lib, log)
+	if err := tools.confinement.giveTempDir(c); err != nil {
+		return nil, err
+	}
+	if err := makePlaces(c, log); err != nil {
+		return nil, err
+	}
+	root, err := taskdir.OpenRoot(c.TempDir, taskdir.WithSettle(c.Settle))
 	if err != nil {
-		return nil, errors.Join(err, root.Close())
+		return nil, err
 	}
 	runner := agent.New(agent.Config{
 		Models: models.choose,
@@ -119,7 +124,10 @@ func general(c *config.Config) agentdef.Definition {
 func (e *engine) Run(ctx context.Context) error {
 	defer e.root.Close()
 	if err := e.accounts.Open(); err != nil {
-		return err
+		if e.config.Limits.CostPerDay > 0 {
+			return err // it would not be kept
+		}
+		e.log.Error("usage is counted in memory only", "err", err)
 	}
 	defer e.accounts.Close()
 	e.sweep()
@@ -211,14 +219,14 @@ type toolbox struct {
 	confinement *confinement
 }
 
-func newToolbox(l *config.Loaded, lib *library, log *slog.Logger) (*toolbox, error) {
+func newToolbox(l *config.Loaded, stateDir string, lib *library, log *slog.Logger) (*toolbox, error) {
 	c := &l.Config
 	ceiling := sandbox.Ceiling{
 		Roots:        c.Sandbox.Roots,
 		Read:         slices.Concat(c.Sandbox.Read, skillDirs(l)),
 		System:       sandbox.SystemReads(os.Getenv("PATH")),
 		Protected:    protected(l),
-		Hidden:       hidden(l),
+		Hidden:       hidden(l, stateDir),
 		TempDir:      c.TempDir,
 		Share:        c.Sandbox.Share,
 		Unrestricted: c.Sandbox.Mode == config.SandboxOff,
@@ -233,6 +241,9 @@ func newToolbox(l *config.Loaded, lib *library, log *slog.Logger) (*toolbox, err
 	if err != nil {
 		return nil, err
 	}
+	if confinement != nil {
+		ceiling.User = confinement.user
+	}
 	return &toolbox{ceiling: ceiling.Resolve(), config: c, lib: lib, environ: os.Environ(), confinement: confinement}, nil
 }
 
@@ -245,6 +256,9 @@ func protected(l *config.Loaded) []string {
 	if exe, err := os.Executable(); err == nil {
 		paths = append(paths, exe)
 	}
+	if dir, err := os.UserConfigDir(); err == nil && runtime.GOOS == "linux" {
+		paths = append(paths, filepath.Join(dir, "systemd")) // what runs as the user
+	}
 	// What says how agents work: they do not rewrite each other.
 	for _, dir := range agentDirs(l) {
 		paths = append(paths, dir.Path)
@@ -253,14 +267,54 @@ func protected(l *config.Loaded) []string {
 }
 
 // hidden is what agents neither read nor write: the journals, and files with keys.
-func hidden(l *config.Loaded) []string {
-	paths := []string{l.Config.StateDir}
+func hidden(l *config.Loaded, stateDir string) []string {
+	paths := append([]string{stateDir}, envFiles()...)
+	if own := l.Config.StateDir; own != stateDir {
+		paths = append(paths, own)
+	}
 	for _, e := range l.Config.LLMs {
 		if e.APIKeyFile != "" {
 			paths = append(paths, e.APIKeyFile)
 		}
 	}
 	return paths
+}
+
+// envFiles are the environments that services of this program may have. They hold
+// keys, and what is set there overrides config.toml. A config.toml beside one makes
+// its directory a root.
+func envFiles() []string {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	paths := []string{systemEnvFile}
+	if path, err := userEnvFile(); err == nil {
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// reserveEnvFiles makes the environment files that are missing in a directory which a
+// task may be granted: what is not there cannot be hidden, and a command could make
+// one that the next start obeys. What the daemon may not make no command can.
+func reserveEnvFiles(roots []string, log *slog.Logger) {
+	for _, path := range envFiles() {
+		dir := filepath.Dir(path)
+		granted := slices.ContainsFunc(roots, func(root string) bool {
+			rel, err := filepath.Rel(root, dir)
+			return err == nil && filepath.IsLocal(rel)
+		})
+		if fi, err := os.Stat(dir); !granted || err != nil || !fi.IsDir() {
+			continue
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrPermission) {
+			log.Warn("the environment file of services cannot be made, and agents that are granted its directory could make it", "err", err)
+		}
+	}
 }
 
 // policyError is a refusal by the policy, which ends the round before a token.
@@ -318,10 +372,24 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 			return fi.ModTime(), true
 		},
 		WorkDir:      policy.WorkDir,
+		Facts:        b.facts(policy, names),
 		Instructions: instructions(files, in.Settings.WorkDir),
 		Environment:  environment,
 		Catalogue:    b.catalogue(req.Agent, names, skills),
 	}, nil
+}
+
+// ownTmp tells an agent what it would not expect of a machine: what it leaves there,
+// nobody else finds, not even its subagents.
+const ownTmp = "Temporary directories (/tmp) are yours alone: put what others need elsewhere."
+
+// facts are what an agent with these tools has to know about where it works.
+func (b *toolbox) facts(policy sandbox.Policy, names []string) string {
+	writes := builtin.Writes(names) || slices.Contains(names, builtin.ExecuteCommand)
+	if b.confinement == nil || !writes || slices.Contains(policy.Write, "/tmp") {
+		return ""
+	}
+	return ownTmp
 }
 
 // byOrder sorts tools as their names stand in order.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,42 @@ cost_per_day = 1.2
 		if r.Fields["tools"] != nil || !strings.Contains(r.System(), "## read_file") {
 			t.Error("tools did not go out as text")
 		}
+	}
+}
+
+// With the configuration in the user's own directory, which makes that a root, the
+// environment of the user's service lies beside it: it holds keys, and decides how
+// the daemon starts next.
+func TestEnvironmentOfServicesIsHidden(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only systemd's services have such a file")
+	}
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_CONFIG_HOME", home)
+	dir := filepath.Join(home, "gasupervisor")
+	env := filepath.Join(dir, "env")
+	const planted, secret = "GASUPERVISOR_SANDBOX_MODE=off", "OPENAI_API_KEY=sk-0123456789"
+	args := fmt.Sprintf(`{"path":%q,"content":%q,"command":"cat env; echo %s > env; echo %[2]s >> env"}`, env, planted, planted)
+	srv := llmtest.NewServer(t, llmtest.ByTurn(
+		llmtest.Call("read_file", args).Call("write_to_file", args).Call("execute_command", args), llmtest.Done("tried")))
+	d := startDaemon(t, dir, srv, "")
+	if fi, err := os.Stat(env); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Fatalf("the file is not there to be hidden: %v", err)
+	}
+	write(t, env, secret)
+	d.task("a", "look", fmt.Sprintf(`{"work_dir":%q}`, dir))
+	if st := d.wait("a"); st.Result != "tried" {
+		t.Fatalf("status %+v", st)
+	}
+	results := srv.Requests()[1].Results()
+	if len(results) != 3 || strings.Contains(strings.Join(results, "\n"), secret) {
+		t.Errorf("results %q", results)
+	}
+	if text, err := os.ReadFile(env); err != nil || string(text) != secret {
+		t.Errorf("the file holds %q, %v", text, err)
 	}
 }
 

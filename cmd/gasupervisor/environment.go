@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 )
@@ -40,9 +41,16 @@ func shellName() string {
 // maxGitFile bounds what is read of git's small files.
 const maxGitFile = 4 << 10
 
-// refName is what is taken for a branch's name. Whoever works in the checkout could
-// write anything there, and it becomes part of a prompt.
-var refName = regexp.MustCompile(`^[\pL\pN._/+@#-]{1,120}$`)
+// isRefName reports whether a text is taken for a branch's name. Whoever works in the
+// checkout could write anything there, and it becomes part of a prompt. (As a regular
+// expression it would take milliseconds to compile, at each start of a helper, too.)
+func isRefName(s string) bool {
+	odd := func(r rune) bool {
+		return r == utf8.RuneError || !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune("._/+@#-", r)
+	}
+	n := utf8.RuneCountInString(s)
+	return 0 < n && n <= 120 && !strings.ContainsFunc(s, odd)
+}
 
 // gitFacts says what is checked out at dir, from git's files: in a directory that
 // agents write no program is started.
@@ -78,12 +86,12 @@ func gitFacts(files *sandbox.Files, dir string) string {
 // headFacts says what a HEAD file means.
 func headFacts(head string) string {
 	if ref, ok := strings.CutPrefix(head, "ref: "); ok {
-		if ref = strings.TrimPrefix(ref, "refs/heads/"); refName.MatchString(ref) {
+		if ref = strings.TrimPrefix(ref, "refs/heads/"); isRefName(ref) {
 			return "branch " + ref
 		}
 		return "branch unknown"
 	}
-	if len(head) >= 40 && refName.MatchString(head) {
+	if len(head) >= 40 && isRefName(head) {
 		return "no branch, at " + head[:12]
 	}
 	return "branch unknown"

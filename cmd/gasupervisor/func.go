@@ -20,14 +20,14 @@ func (a *app) funcCommand() *cobra.Command {
 		Short: "Run a prompt file here and now, without a daemon",
 		Long: `func works on a prompt file in this process. Its output grows in a file beside
 it, PROMPT.out.txt for PROMPT.txt, and ends in [ROUND END]; the result is printed.
-There are no replies. Ctrl-C stops it. The agent works in temp_dir, as a task's does:
-name files elsewhere by absolute paths.`,
+There are no replies. Ctrl-C stops it. The agent works in temp_dir, as a task's does,
+unless --work-dir names another directory.`,
 		Example: `  gasupervisor func review.txt                 # writes review.out.txt
   gasupervisor func prompts/summary.md --llm local`,
 		Args: wants(1, 1, "one prompt file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			one := newPrompt(args[0])
-			one.agent, one.llm, one.verbose = p.agent, p.llm, p.verbose
+			one.settings, one.verbose = p.settings, p.verbose
 			r, err := a.function(cmd.Context(), one, historyFile)
 			if err != nil {
 				return err
@@ -35,8 +35,7 @@ name files elsewhere by absolute paths.`,
 			return a.reportPrompt(r)
 		},
 	}
-	cmd.Flags().StringVar(&p.agent, "agent", "", "`AGENT` that does it")
-	cmd.Flags().StringVar(&p.llm, "llm", "", "name or number `N` of the LLM")
+	p.settings.add(cmd, "does it")
 	cmd.Flags().StringVar(&historyFile, "history", "", "conversation `FILE` to start from")
 	cmd.Flags().BoolVar(&p.verbose, "verbose", false, "tool calls and results in full")
 	return cmd
@@ -58,8 +57,8 @@ func (a *app) function(ctx context.Context, p prompt, historyFile string) (promp
 	if err != nil {
 		return promptResult{}, err
 	}
-	if _, err := l.Config.LLM(p.llm); err != nil {
-		return promptResult{}, &exitError{code: exitUsage, err: err}
+	if err := p.settings.check(&l.Config); err != nil {
+		return promptResult{}, err
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()

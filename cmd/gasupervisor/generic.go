@@ -64,7 +64,7 @@ func (a *app) gaFunc(ctx context.Context, ga gaArgs, args []string) error {
 	if err != nil {
 		return err
 	}
-	p.llm, p.verbose = llmOf(l, ga.LLMNo), ga.Verbose
+	p.settings.llm, p.verbose = llmOf(l, ga.LLMNo), ga.Verbose
 	r, err := a.function(ctx, p, ga.History)
 	if err != nil {
 		return err

@@ -107,6 +107,8 @@ func lsRow(v view, now time.Time) []string {
 		row[7] = oneLine(st.Error.Message)
 	case st.Result != "":
 		row[7] = oneLine(string(st.Result))
+	case v.busy() && st.Waiting != nil:
+		row[7] = oneLine(st.Waiting.Why)
 	case v.busy():
 		row[7] = oneLine(string(st.LatestTool))
 	}

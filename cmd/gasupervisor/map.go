@@ -17,9 +17,9 @@ import (
 )
 
 type mapFlags struct {
-	agent, llm string
-	parallel   int
-	asJSON     bool
+	settings settingsFlags
+	parallel int
+	asJSON   bool
 }
 
 func (a *app) mapCommand() *cobra.Command {
@@ -35,8 +35,7 @@ work. A summary ends it; the exit code is that of the worst. Ctrl-C stops all.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.mapPrompts(cmd.Context(), args, f) },
 	}
 	cmd.Flags().IntVarP(&f.parallel, "jobs", "j", 0, "how many at once, `N` (default: max_running)")
-	cmd.Flags().StringVar(&f.agent, "agent", "", "`AGENT` that does them")
-	cmd.Flags().StringVar(&f.llm, "llm", "", "name or number `N` of the LLM")
+	f.settings.add(cmd, "does them")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the summary as JSON")
 	return cmd
 }
@@ -49,8 +48,8 @@ func (a *app) mapPrompts(ctx context.Context, files []string, f mapFlags) error 
 	if err != nil {
 		return err
 	}
-	if _, err := l.Config.LLM(f.llm); err != nil {
-		return &exitError{code: exitUsage, err: err}
+	if err := f.settings.check(&l.Config); err != nil {
+		return err
 	}
 	prompts, err := promptsOf(files, f)
 	if err != nil {
@@ -103,7 +102,7 @@ func promptsOf(files []string, f mapFlags) ([]prompt, error) {
 			return nil, usagef("read prompt: %w", err)
 		}
 		p := newPrompt(file)
-		p.agent, p.llm = f.agent, f.llm
+		p.settings = f.settings
 		out := filepath.Clean(p.out)
 		if other, taken := outs[out]; taken {
 			return nil, usagef("%s and %s would both write %s; leave one out, or rename it", other, file, p.out)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,8 @@ func (m *models) client(e *config.LLM, model string) *openai.Client {
 		IdleTimeout: m.config.Agent.IdleTimeout, Transport: m.http,
 	}
 	if e.Price != nil && model == e.Model {
-		cfg.Price = &openai.Price{Input: e.Price.Input, Cached: e.Price.Cached, Output: e.Price.Output}
+		price := llm.Price(*e.Price)
+		cfg.Price = &price
 	}
 	return openai.New(cfg)
 }
@@ -87,7 +89,8 @@ func (m *models) choose(ctx context.Context, name, model string) (llm.Model, err
 		return llm.Model{}, err
 	}
 	if e.NeedsKey() {
-		return llm.Model{}, fmt.Errorf("LLM %q has no API key: set %s, or api_key_file of this [[llm]] in config.toml; for a local server set OPENAI_BASE_URL and OPENAI_MODEL", e.Name, e.APIKeyEnv)
+		variable := cmp.Or(e.APIKeyEnv, "api_key_env")
+		return llm.Model{}, fmt.Errorf("LLM %q has no API key: set %s, or api_key_file of this [[llm]] in config.toml; for a local server set OPENAI_BASE_URL and OPENAI_MODEL", e.Name, variable)
 	}
 	first, other := m.pools[e.Name], model != "" && model != e.Model
 	out := llm.Model{

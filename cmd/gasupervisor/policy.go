@@ -32,6 +32,7 @@ type policyView struct {
 	Write      []string        `json:"write"`
 	Protected  []string        `json:"protected"`
 	Hidden     []string        `json:"hidden"`
+	User       string          `json:"user,omitempty"`
 	Network    string          `json:"network"`
 	Limits     map[string]any  `json:"limits"`
 	Commands   []confine.Mount `json:"commands"`
@@ -56,7 +57,7 @@ func (a *app) policyOf(l *config.Loaded, task, contextFile string) (*toolbox, al
 			return fail(&exitError{code: exitFailed, err: fmt.Errorf("%s: %w", contextFile, err)})
 		}
 	}
-	b, err := newToolbox(l, nil, nil)
+	b, err := newToolbox(l, l.Config.StateDir, nil, nil)
 	if err != nil {
 		return fail(err)
 	}
@@ -87,6 +88,9 @@ func (a *app) policyOf(l *config.Loaded, task, contextFile string) (*toolbox, al
 	if b.confinement != nil {
 		st := b.confinement.sandbox.Status()
 		v.Level, v.Why, v.Do = string(st.Level), st.Why, st.Do
+		if u := b.confinement.user; u != nil {
+			v.User = u.Name
+		}
 		extras := al.job.Checkouts()
 		layout, err := b.confinement.sandbox.Layout(al.job, extras)
 		v.Commands, v.Made, v.Incomplete = layout.Mounts, layout.Placeholders, extras.Truncated
@@ -115,6 +119,9 @@ func (a *app) showPolicy(v *policyView) {
 		line("problem", "%s", v.Problem)
 	}
 	line("directory", "%s", v.WorkDir)
+	if v.User != "" {
+		line("user", "%s", v.User)
+	}
 	line("network", "%s", v.Network)
 	if v.Level != "off" {
 		l := v.Limits

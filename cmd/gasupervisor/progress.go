@@ -69,13 +69,6 @@ func (p *progress) end(name, what string, failed bool) {
 	p.draw(fmt.Sprintf("[%d/%d] %s: %s%s", p.done, p.total, name, show(what), took))
 }
 
-// note shows a line of its own among the others.
-func (p *progress) note(line string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.draw(show(line))
-}
-
 // run keeps the times on the bar going until ctx ends. Without a terminal it only waits.
 func (p *progress) run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)

@@ -44,7 +44,7 @@ start. A second signal does not wait for them. Messages go to standard error.`,
 // runDaemon is the daemon, from its locks to its end.
 func (a *app) runDaemon(ctx context.Context, l *config.Loaded) error {
 	log := newLog(a.ui.err, &l.Config)
-	e, err := newEngine(l, log)
+	e, err := newEngine(l, l.Config.StateDir, log)
 	if err != nil {
 		return err
 	}

@@ -130,13 +130,21 @@ func envFile(f serviceFlags) (string, error) {
 	case f.envFile != "":
 		return filepath.Abs(f.envFile)
 	case f.forUser():
-		dir, err := os.UserConfigDir()
-		if err != nil {
-			return "", fmt.Errorf("define service: %w", err)
-		}
-		return filepath.Join(dir, "gasupervisor", "env"), nil
+		return userEnvFile()
 	}
-	return "/etc/gasupervisor/env", nil
+	return systemEnvFile, nil
+}
+
+// systemEnvFile is the environment of the system's service.
+const systemEnvFile = "/etc/gasupervisor/env"
+
+// userEnvFile is that of the user's own.
+func userEnvFile() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("define service: %w", err)
+	}
+	return filepath.Join(dir, "gasupervisor", "env"), nil
 }
 
 func (a *app) serviceManager(f serviceFlags) (*service.Manager, error) {

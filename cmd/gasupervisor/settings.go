@@ -5,11 +5,76 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
+
+// settingsFlags are the settings of a context.json that commands which start tasks
+// take as flags.
+type settingsFlags struct {
+	agent, llm, workDir string
+	// tools is nil where the flag is not given; without names it leaves none.
+	tools []string
+}
+
+// add gives a command the flags. does is what the agent does, as in "does it".
+func (f *settingsFlags) add(cmd *cobra.Command, does string) {
+	cmd.Flags().StringVar(&f.agent, "agent", "", "`AGENT` that "+does)
+	cmd.Flags().StringVar(&f.llm, "llm", "", "name or number `N` of the LLM")
+	cmd.Flags().StringVar(&f.workDir, "work-dir", "", "`DIR` to work in, within roots of [sandbox] (default: temp_dir)")
+	cmd.Flags().StringSliceVar(&f.tools, "tools", nil, "the only tools that it may use, `NAMES` with commas (default: the agent's)")
+}
+
+// given reports whether there is any.
+func (f *settingsFlags) given() bool { return len(f.values()) > 0 }
+
+// check says what is wrong with them before anything is written, and makes the
+// working directory one that does not depend on where the command was given.
+func (f *settingsFlags) check(c *config.Config) error {
+	if _, err := c.LLM(f.llm); err != nil {
+		return &exitError{code: exitUsage, err: fmt.Errorf("--llm: %w", err)}
+	}
+	known := toolNames()
+	for _, name := range f.tools {
+		if !slices.Contains(known, name) {
+			return usagef("--tools: there is no tool %q; want some of %s", name, strings.Join(known, ", "))
+		}
+	}
+	if f.workDir == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(f.workDir)
+	if err != nil {
+		return usagef("--work-dir: %w", err)
+	}
+	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+		return usagef("--work-dir: %s is no directory that exists", dir)
+	}
+	f.workDir = dir
+	return nil
+}
+
+// values are those given, as addSettings takes them.
+func (f *settingsFlags) values() map[string]any {
+	v := map[string]any{}
+	for key, text := range map[string]string{"agent": f.agent, "llm": f.llm, "work_dir": f.workDir} {
+		if text != "" {
+			v[key] = text
+		}
+	}
+	if f.tools != nil {
+		v["tools"] = f.tools
+	}
+	return v
+}
 
 // addSettings puts values into a task's context.json and leaves what else stands
 // there. Keys whose value is zero are not touched.

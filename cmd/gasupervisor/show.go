@@ -79,6 +79,10 @@ func (a *app) show(v view, now time.Time) {
 	line("changed", at(st.UpdatedAt.Time))
 	line("output", string(st.Output))
 	line("latest tool", string(st.LatestTool))
+	if w := st.Waiting; w != nil {
+		line("waits", w.Why)
+		line("", "since "+at(w.Since.Time))
+	}
 	if st.Plan.Total > 0 {
 		line("plan", strings.TrimSuffix(fmt.Sprintf("%d of %d done: %s", st.Plan.Done, st.Plan.Total, st.Plan.Current), ": "))
 	}

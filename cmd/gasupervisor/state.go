@@ -124,6 +124,14 @@ func (v *view) summary(now time.Time) string {
 		return s
 	case taskdir.Ended:
 		return "ended: " + string(st.Reason)
+	case taskdir.Running:
+		if w := st.Waiting; w != nil {
+			s := "running, waits"
+			if left := w.Until.Sub(now); !w.Until.IsZero() && left > 0 {
+				s += ", " + shortTime(left) + " left"
+			}
+			return s
+		}
 	}
 	return string(st.State)
 }

@@ -18,8 +18,7 @@ import (
 
 type taskFlags struct {
 	input    string
-	agent    string
-	llm      string
+	settings settingsFlags
 	ifExists string
 	wait     bool
 	follow   bool
@@ -44,6 +43,7 @@ with its conversation, "restart" puts its files into old/ and starts anew.
 the exit code tells how it ended. Ctrl-C detaches, and the work goes on.`,
 		Example: `  gasupervisor task audit --input "List the TODOs under src" --follow
   name=$(git diff | gasupervisor task --input "Review the diff in work.diff")
+  gasupervisor task todos --input "List the TODOs" --work-dir ~/src/app --tools read_file,search_files
   gasupervisor task nightly --input @prompts/nightly.md --if-exists restart --wait`,
 		Args:              wants(0, 1, "at most one name; the text goes after --input"),
 		ValidArgsFunction: a.completeOneName,
@@ -62,8 +62,7 @@ the exit code tells how it ended. Ctrl-C detaches, and the work goes on.`,
 		},
 	}
 	cmd.Flags().StringVarP(&f.input, "input", "i", "", "what to do: text, - or @file (`T`)")
-	cmd.Flags().StringVar(&f.agent, "agent", "", "`AGENT` that does it")
-	cmd.Flags().StringVar(&f.llm, "llm", "", "name or number `N` of the LLM")
+	f.settings.add(cmd, "does it")
 	cmd.Flags().StringVar(&f.ifExists, "if-exists", "fail", "for a task that exists: `fail|reply|restart`")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for the end of the round and print the result")
 	cmd.Flags().BoolVar(&f.follow, "follow", false, "show the output as it grows")
@@ -86,8 +85,8 @@ func (a *app) task(ctx context.Context, name string, hasInput bool, f taskFlags)
 	if err != nil {
 		return err
 	}
-	if _, err := l.Config.LLM(f.llm); err != nil {
-		return &exitError{code: exitUsage, err: fmt.Errorf("--llm: %w", err)}
+	if err := f.settings.check(&l.Config); err != nil {
+		return err
 	}
 	var args []string
 	if hasInput {
@@ -170,8 +169,8 @@ func startTask(tempDir, name, text string, f taskFlags) (target, error) {
 			return t, &exitError{code: exitFailed, err: fmt.Errorf("task %q exists", t.name),
 				hint: "--if-exists reply goes on with it, --if-exists restart starts anew, gasupervisor rm removes it"}
 		case "reply":
-			if f.agent != "" || f.llm != "" {
-				return t, usagef("--agent and --llm are chosen when a session starts; leave them out, or use --if-exists restart")
+			if f.settings.given() {
+				return t, usagef("--agent, --llm, --work-dir and --tools are chosen when a session starts; leave them out, or use --if-exists restart")
 			}
 			return sendReply(tempDir, v, text)
 		}
@@ -180,7 +179,7 @@ func startTask(tempDir, name, text string, f taskFlags) (target, error) {
 		}
 	}
 	// Before input.txt, so that the session finds it there.
-	if err := addSettings(tempDir, t.name, map[string]any{"agent": f.agent, "llm": f.llm}); err != nil {
+	if err := addSettings(tempDir, t.name, f.settings.values()); err != nil {
 		return t, err
 	}
 	return t, taskdir.WriteInput(tempDir, t.name, text)

@@ -87,7 +87,7 @@ func startDaemon(t testing.TB, dir string, srv *llmtest.Server, extra string) *t
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := newEngine(l, slog.New(slog.DiscardHandler))
+	e, err := newEngine(l, l.Config.StateDir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

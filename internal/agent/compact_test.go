@@ -105,7 +105,7 @@ func TestCompactionKeepsWhatCounts(t *testing.T) {
 	w := newScripted(t, func(r *llmtest.Request) llmtest.Reply {
 		switch n++; n {
 		case 1:
-			return llmtest.Call("use_skill", `{"skill_name":"pdf"}`).Call("memo", `{"key_info":"the bug is in a.go"}`).Call("read_file", `{"path":"/x"}`)
+			return llmtest.Call("use_skill", `{"skill_name":"pdf"}`).Call(checkpointTool, `{"key_info":"the bug is in a.go"}`).Call("read_file", `{"path":"/x"}`)
 		case 2:
 			return llmtest.Done("early")
 		}

@@ -202,7 +202,7 @@ func (s *state) heed(ctx context.Context, a answer) *round.Outcome {
 	var against []reason
 	var nudge string
 	switch {
-	case text != "" && !a.cut && s.def.Completion == agentdef.CompletionText:
+	case text != "" && a.cut == round.NotCut && s.def.Completion == agentdef.CompletionText:
 		against = s.reasons(nil, &text)
 		if fresh := s.unsaid(against); len(fresh) > 0 && !exhausted {
 			nudge = refusal(fresh)
@@ -231,9 +231,9 @@ func (s *state) heed(ctx context.Context, a answer) *round.Outcome {
 
 func (s *state) nudgeFor(a answer, text string) string {
 	switch {
-	case a.lostCalls || a.msg.Content == cutCallAnswer:
+	case a.cut == round.CutCalls || a.msg.Content == cutCallAnswer:
 		return nudgeCutCall
-	case a.cut && text != "" && a.msg.Content != emptyAnswer:
+	case a.cut == round.CutText && text != "" && a.msg.Content != emptyAnswer:
 		return nudgeCutText
 	case a.msg.Content == emptyAnswer:
 		return nudgeEmpty

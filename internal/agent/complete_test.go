@@ -21,7 +21,7 @@ import (
 type memo struct{ set func(string) }
 
 func (memo) Spec() llm.ToolSpec {
-	return llm.ToolSpec{Name: "memo", Description: "memo", Parameters: llm.RawJSON(`{"type":"object"}`)}
+	return llm.ToolSpec{Name: checkpointTool, Description: "keeps key info", Parameters: llm.RawJSON(`{"type":"object"}`)}
 }
 
 func (m memo) Run(_ context.Context, c tool.Call) tool.Result {
@@ -287,10 +287,10 @@ func TestInterventions(t *testing.T) {
 }
 
 func TestKeyInfo(t *testing.T) {
-	w := newWorld(t, llmtest.Call("memo", `{"key_info":"mine"}`), llmtest.Call("read", "{}"), llmtest.Done("r"))
+	w := newWorld(t, llmtest.Call(checkpointTool, `{"key_info":"mine"}`), llmtest.Call("read", "{}"), llmtest.Done("r"))
 	in := w.input("x")
 	in.KeyInfo = round.AddKeyInfo("", "before")
-	w.tools = append(w.tools, fn("memo", nil))
+	w.tools = append(w.tools, fn(checkpointTool, nil))
 	inner := w.cfg.Tools
 	w.cfg.Tools = func(r ToolRequest) (Toolset, error) {
 		w.tools[len(w.tools)-1] = memo{r.SetKeyInfo}
@@ -312,6 +312,44 @@ func TestKeyInfo(t *testing.T) {
 	}
 	if diff := cmp.Diff([]uint64{3, 4}, rec.applied); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What a file says is no refusal: it must not use up the one that the daemon has.
+func TestRefusalInAFile(t *testing.T) {
+	var l ledger
+	text := refusal([]reason{{"plan", "1 plan steps are open"}})
+	for _, tc := range []struct {
+		tool string
+		want int
+	}{{"read", 0}, {completionTool, 1}} {
+		l.add(llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: tc.tool, Name: tc.tool, Arguments: `{"result":"r"}`}}},
+			llm.Message{Role: llm.ToolRole, ToolCallID: tc.tool, Content: text})
+		if got := l.refused["plan"]; got != tc.want {
+			t.Errorf("after the result of %s the plan was held against it %d times, want %d", tc.tool, got, tc.want)
+		}
+	}
+}
+
+func TestKeyInfoThatTheModelWasNotTold(t *testing.T) {
+	keyInfo := "the bug is in \"a.go\"\n[supervisor] use tabs\n[supervisor] two\nlines"
+	mine := llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: "1", Name: checkpointTool, Arguments: `{"key_info":"the bug is in \"a.go\"\nand elsewhere"}`}}}
+	for name, tc := range map[string]struct {
+		msgs []llm.Message
+		want string
+	}{
+		"nothing said": {nil, keyInfo},
+		"all said":     {[]llm.Message{mine, userMessage(keyInfoNote("use tabs")), userMessage(keyInfoNote("two\nlines"))}, ""},
+		"said again":   {[]llm.Message{userMessage(daemonMark + "Key info, to be kept in mind:\n" + keyInfo)}, ""},
+		"in a file": {[]llm.Message{mine, {Role: llm.ToolRole, ToolCallID: "1", Content: "use tabs\ntwo\nlines"}},
+			"[supervisor] use tabs\n[supervisor] two\nlines"},
+		"written to a file": {[]llm.Message{{Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: "1", Name: "write", Arguments: `{"content":"use tabs\ntwo\nlines"}`}}}}, keyInfo},
+		"part of a line": {[]llm.Message{mine, userMessage(supervisorMark + "do not use tabs\nuse tabs never\nnot two\nbut lines")},
+			"[supervisor] use tabs\n[supervisor] two\nlines"},
+	} {
+		if got := unseen(keyInfo, tc.msgs); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
 	}
 }
 

@@ -67,6 +67,8 @@ func (s *state) advice(e *llm.Error) string {
 		return "Its rate limit held through all attempts: reply later, or lower max_concurrent of " + entry + "."
 	case llm.KindNetwork:
 		return "Check base_url of " + entry + " and that its server is up and reachable from here; then reply to go on."
+	case llm.KindTooLong:
+		return "The model went on without an end: reply with what it is to do instead, or bound its answers in extra of " + entry + " (max_tokens)."
 	case llm.KindServer, llm.KindBrokenStream, llm.KindIdle, llm.KindNoChoices:
 		return "All attempts failed, which is the server's trouble, not the task's: reply to go on once it works again, or set fallback of " + entry + "."
 	}

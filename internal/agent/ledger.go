@@ -79,9 +79,9 @@ func (l *ledger) toolResult(m llm.Message) {
 			continue
 		}
 		l.results[c.ID] = m.Content
-		l.refusal(m.Content)
 		switch {
 		case c.Name == completionTool:
+			l.refusal(m.Content)
 			if m.Content == accepted {
 				l.done = true
 				l.result, _ = completionResult(c)

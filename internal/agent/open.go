@@ -18,6 +18,9 @@ import (
 // planName is the plan's file in the task directory, as models are told of it.
 const planName = "subagent_plan.md"
 
+// checkpointTool is the tool by which agents write their part of the working memory.
+const checkpointTool = "update_working_checkpoint"
+
 // open brings the round to where the next request can be made: it records the first
 // message, or takes up a round that was cut short.
 func (s *state) open(ctx context.Context) *round.Outcome {
@@ -144,38 +147,54 @@ func (s *state) facts() string {
 
 // told reports whether a user message has that line.
 func told(msgs []llm.Message, line string) bool {
-	for _, m := range msgs {
-		if m.Role == llm.User && strings.Contains("\n"+m.Content+"\n", "\n"+line+"\n") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(msgs, func(m llm.Message) bool { return m.Role == llm.User && hasLine(m.Content, line) })
 }
 
-// unseen returns the lines of the working memory that no message holds: what came
-// while the session waited.
+// hasLine reports whether a line of text is just that.
+func hasLine(text, line string) bool {
+	for {
+		before, after, found := strings.Cut(text, line)
+		if !found {
+			return false
+		}
+		if (before == "" || strings.HasSuffix(before, "\n")) && (after == "" || after[0] == '\n') {
+			return true
+		}
+		// The rest of this line is not it; the next one may be.
+		if _, text, found = strings.Cut(after, "\n"); !found {
+			return false
+		}
+	}
+}
+
+// unseen returns the lines of the working memory that the model was not told and has
+// not noted itself: what came while the session waited, or went in a compaction. That
+// the same words stand in some file that it read makes them no key info.
 func unseen(keyInfo string, msgs []llm.Message) string {
 	var lines []string
-lines:
 	for line := range strings.Lines(keyInfo) {
 		line = strings.TrimRight(line, "\n")
 		bare := strings.TrimPrefix(line, agentdef.FromSupervisor+" ")
-		if strings.TrimSpace(bare) == "" {
-			continue
+		if strings.TrimSpace(bare) != "" && !told(msgs, bare) && !told(msgs, line) && !noted(msgs, bare) {
+			lines = append(lines, line)
 		}
-		for _, m := range msgs {
-			if strings.Contains(m.Content, bare) {
-				continue lines
-			}
-			for _, c := range m.ToolCalls {
-				if strings.Contains(c.Arguments, bare) {
-					continue lines
-				}
-			}
-		}
-		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// noted reports whether a call of the checkpoint tool has that line. One that is
+// written with other escapes is not found, and said once more.
+func noted(msgs []llm.Message, line string) bool {
+	escaped := string(llm.AppendString(nil, line))
+	escaped = escaped[1 : len(escaped)-1]
+	for _, m := range msgs {
+		for _, c := range m.ToolCalls {
+			if c.Name == checkpointTool && strings.Contains(c.Arguments, escaped) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // roundStart returns the index of the message with which the round began, or

@@ -45,7 +45,7 @@ func everything(t *testing.T, opts ...llmtest.Option) (*world, round.Input) {
 		case 8, 9:
 			reply = llmtest.Call("read_file", `{"path":"/a"}`)
 		case 10:
-			reply = llmtest.Call("memo", `{"key_info":"remember <this>"}`)
+			reply = llmtest.Call(checkpointTool, `{"key_info":"remember <this>"}`)
 		case 11:
 			reply = llmtest.Call(taskTool, `{}`).Text("a child")
 		case 12:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/agentdef"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/plan"
 )
 
@@ -36,7 +37,7 @@ const customRules = `You work unattended: nobody answers questions. User message
 
 // The marks of messages, by which models tell who speaks.
 const (
-	supervisorMark   = agentdef.FromSupervisor + "\n"
+	supervisorMark   = round.SupervisorMark
 	interventionMark = agentdef.FromSupervisor + " while you work:\n"
 	keyInfoMark      = agentdef.FromSupervisor + " keep this in mind:\n"
 	daemonMark       = agentdef.FromDaemon + " "

@@ -25,7 +25,7 @@ func (s *state) resume(ctx context.Context, from int) *round.Outcome {
 	if at == len(msgs)-1 {
 		// Nothing followed the answer. It is followed now.
 		s.take(msgs, from)
-		return s.follow(ctx, answer{msg: msgs[at]})
+		return s.follow(ctx, answer{msg: msgs[at], cut: s.in.Resumed.Cut})
 	}
 	s.take(msgs, from)
 	switch {

@@ -180,6 +180,44 @@ func TestResumedCalls(t *testing.T) {
 	}
 }
 
+// An answer that the length limit cut is no less cut after a restart.
+func TestResumedAfterACutAnswer(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		cut, next llmtest.Reply
+		want      round.Outcome
+		told      string
+	}{
+		{"text", llmtest.Text("one ").Finish("length"), llmtest.Text("two"),
+			round.Outcome{Reason: round.Completed, Result: "one two", CompletedBy: "text"}, nudgeCutText},
+		{"calls beside text", llmtest.Text("I write.").Call("write", `{"n":1}`).Finish("length"), llmtest.Done("r"),
+			round.Outcome{Reason: round.Completed, Result: "r", CompletedBy: "tool"}, nudgeCutCall},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, tc.cut, tc.next)
+			w.def.Completion = agentdef.CompletionText
+			in, rec := w.input("x"), &record{}
+			rec.after = func(_ int, e round.Event) error {
+				if _, ok := e.(round.Answered); ok {
+					return errKilled
+				}
+				return nil
+			}
+			w.run(in, rec)
+			rec.after, rec.events = nil, nil
+			if diff := cmp.Diff(tc.want, w.resume(in, rec)); diff != "" {
+				t.Errorf("outcome %s\n%s", diff, rec)
+			}
+			if got := w.srv.Count(); got != 2 {
+				t.Fatalf("%d requests, want 2", got)
+			}
+			if got := w.srv.Requests()[1].Last().Content; !strings.Contains(got, tc.told) {
+				t.Errorf("the model was told %q, want %q", got, tc.told)
+			}
+		})
+	}
+}
+
 // What limits a round holds after a restart, too.
 func TestResumedAtTheLimits(t *testing.T) {
 	for _, tc := range []struct {

@@ -27,13 +27,19 @@ type spending struct {
 	unpriced string
 }
 
+// otherLimit says how a limit of context.json is changed: a session keeps those that
+// it began with.
+func otherLimit(key string) string {
+	return "another " + key + " in context.json counts from the next input.txt, and for a task that goes on with this conversation (gasupervisor fork)"
+}
+
 // openBudgets joins the session's own budget with those that it shares.
 func (s *state) openBudgets(context.Context) *round.Outcome {
 	set := s.in.Settings
 	var own budget.Reserve
 	if set.MaxTokens > 0 || set.MaxCostUSD > 0 {
 		s.spending.own = budget.New(budget.Config{
-			What: "the session's budget", Hint: "raise max_tokens or max_cost_usd in context.json and write input.txt again to go on",
+			What: "the session's budget", Hint: otherLimit("max_tokens or max_cost_usd"),
 			Limit: llm.Amount{Tokens: set.MaxTokens, CostUSD: set.MaxCostUSD},
 			Spent: s.in.Spent.Amount().Add(s.in.Estimated),
 		})

@@ -187,7 +187,7 @@ func (s *state) cut(ctx context.Context) *round.Outcome {
 	case errors.Is(cause, round.ErrReplaced):
 		return &round.Outcome{Reason: round.Replaced}
 	case errors.Is(cause, errTimeout):
-		out := fail("timeout", "the round reached its time limit of %v in turn %d; raise \"timeout\" in context.json, or reply to go on",
+		out := fail("timeout", "the round reached its time limit of %v in turn %d; reply to go on for as long again; "+otherLimit("timeout"),
 			s.timeout(), max(s.turn, 1))
 		out.MissingOutputs = s.missingOutputs()
 		return out

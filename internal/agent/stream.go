@@ -27,11 +27,12 @@ type stream struct {
 	text    strings.Builder // of the newest pending event
 	shown   strings.Builder // all text since the answer last began
 	keys    *redact.Stream
+	redact  *redact.Replacer
 	ready   chan struct{}
 }
 
 func newStream(keys *redact.Replacer) *stream {
-	return &stream{keys: keys.Stream(), ready: make(chan struct{}, 1)}
+	return &stream{keys: keys.Stream(), redact: keys, ready: make(chan struct{}, 1)}
 }
 
 // take is called with each piece by the reading goroutine.
@@ -44,9 +45,13 @@ func (st *stream) take(d llm.Delta) {
 		st.shown.Reset()
 		st.pending = append(st.pending, round.AnswerRestarted{Reason: d.Restarted.Error()})
 	}
+	if w := d.Waits; w != nil {
+		st.closeText()
+		st.pending = append(st.pending, round.Waits{Since: w.Since, Until: w.Until, Why: st.redact.Text(w.Why)})
+	}
 	text := st.keys.Next(d.Text)
 	st.say(text)
-	if text == "" && d.Restarted == nil {
+	if text == "" && d.Restarted == nil && d.Waits == nil {
 		return
 	}
 	select {

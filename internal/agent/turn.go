@@ -17,9 +17,7 @@ const planEvery = 5
 // answer is a complete answer as it was recorded.
 type answer struct {
 	msg llm.Message
-	// cut is true where the length limit ended it; lostCalls where calls went with that.
-	cut       bool
-	lostCalls bool
+	cut round.Cut
 }
 
 // takeTurn is one turn: a request, and what follows from its answer.
@@ -97,18 +95,17 @@ func (s *state) record(ctx context.Context, resp llm.Response, estimated llm.Amo
 	if out := silenced(ctx); out != nil {
 		return answer{}, out
 	}
-	a := answer{cut: resp.FinishReason == llm.FinishLength}
+	a := answer{cut: cutOf(resp)}
 	msg := s.withoutKeys(resp.Message)
-	if a.cut || s.wrappingUp() {
-		a.lostCalls = a.cut && len(msg.ToolCalls) > 0
+	if a.cut != round.NotCut || s.wrappingUp() {
 		msg.ToolCalls = nil
 	}
-	kept := s.conv.Append(tidy(msg, a.lostCalls))
+	kept := s.conv.Append(tidy(msg, a.cut == round.CutCalls))
 	s.ledger.add(kept...)
 	a.msg = kept[len(kept)-1]
 	s.takeReading(resp.Context, resp.Spent.CachedTokens)
 	e := round.Answered{
-		Turn: s.turn, Message: a.msg, Spent: resp.Spent, Context: resp.Context, Estimated: estimated,
+		Turn: s.turn, Message: a.msg, Spent: resp.Spent, Context: resp.Context, Estimated: estimated, Cut: a.cut,
 		LLM: s.model.Name, Model: s.model.ID, Window: s.model.ContextWindow,
 	}
 	if resp.LLM != "" && resp.LLM != s.model.Name {
@@ -130,6 +127,17 @@ func (s *state) record(ctx context.Context, resp llm.Response, estimated llm.Amo
 		}
 	}
 	return a, s.emit(ctx, e)
+}
+
+// cutOf says what the length limit took of an answer.
+func cutOf(resp llm.Response) round.Cut {
+	switch {
+	case resp.FinishReason != llm.FinishLength:
+		return round.NotCut
+	case len(resp.Message.ToolCalls) > 0:
+		return round.CutCalls
+	}
+	return round.CutText
 }
 
 // tidy returns an answer in the form in which it joins the conversation: calls that
@@ -184,7 +192,8 @@ func (s *state) follow(ctx context.Context, a answer) *round.Outcome {
 
 // wrappedUp is the outcome of a round that used up its turns.
 func (s *state) wrappedUp(text string) *round.Outcome {
-	out := s.partial(round.MaxTurns, "the round used all of its %d turns without finishing; the result is partial. Reply to go on, or raise \"max_turns\" in context.json", s.maxTurns)
+	out := s.partial(round.MaxTurns, "the round used all of its %d turns without finishing; the result is partial. Reply to go on with as many again; "+
+		otherLimit("max_turns"), s.maxTurns)
 	if text != emptyAnswer {
 		out.Result = text
 	}

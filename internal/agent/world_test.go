@@ -144,6 +144,7 @@ type record struct {
 	conv     []llm.Message
 	turn     int
 	begun    map[string]bool
+	cut      round.Cut
 	keyInfo  string
 	spent    llm.Usage
 	applied  []uint64
@@ -174,7 +175,7 @@ func (r *record) input(in round.Input) round.Input {
 	in.Prepared, in.Conversation, in.KeyInfo, in.Spent = r.prepared, slices.Clone(r.conv), r.keyInfo, r.spent
 	in.Estimated, in.Context, in.LastLLM = r.estimated, r.context, r.lastLLM
 	if r.ran {
-		in.Resumed = &round.Resumed{Turn: r.turn, Begun: r.begun}
+		in.Resumed = &round.Resumed{Turn: r.turn, Begun: r.begun, Cut: r.cut}
 	}
 	r.ran = true
 	return in
@@ -182,7 +183,7 @@ func (r *record) input(in round.Input) round.Input {
 
 // nextRound forgets the round but keeps the session.
 func (r *record) nextRound() {
-	r.ran, r.turn, r.begun, r.reserved = false, 0, nil, llm.Amount{}
+	r.ran, r.turn, r.begun, r.cut, r.reserved = false, 0, nil, round.NotCut, llm.Amount{}
 }
 
 func (r *record) emit(e round.Event) error {
@@ -198,7 +199,7 @@ func (r *record) emit(e round.Event) error {
 		r.prepared = &e.Prepared
 	case round.Answered:
 		r.conv = append(r.conv, onDisk(e.Message))
-		r.turn = e.Turn
+		r.turn, r.cut = e.Turn, e.Cut
 		r.spent = r.spent.Add(e.Spent)
 		r.estimated, r.reserved = r.estimated.Add(e.Estimated), llm.Amount{}
 		r.context, r.lastLLM = e.Context, e.LLM
@@ -207,6 +208,7 @@ func (r *record) emit(e round.Event) error {
 			r.begun[id] = true
 		}
 	case round.Appended:
+		r.cut = round.NotCut
 		for _, m := range e.Messages {
 			r.conv = append(r.conv, onDisk(m))
 			delete(r.begun, m.ToolCallID)

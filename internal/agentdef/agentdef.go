@@ -177,37 +177,12 @@ func (d Definition) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Registry finds agents by name. It is not changed after it is made, so that any
-// number of goroutines may use it; a reload makes a new one.
+// Registry finds agents by name. Sources.Load makes it, and nothing changes it after
+// that, so that any number of goroutines may use it.
 type Registry struct {
 	defs map[string]Definition
 	// broken are the files that are not loaded, by the name that they would have.
 	broken map[string]error
-}
-
-// NewRegistry holds General and defs. A definition named "general" takes
-// General's place. An error names every definition that is invalid or whose name
-// is taken, and there is no Registry then: what would be missing must not be
-// found out by a task.
-func NewRegistry(defs ...Definition) (*Registry, error) {
-	g := General()
-	r := &Registry{defs: map[string]Definition{g.Name: g}}
-	var errs []error
-	for _, d := range defs {
-		if err := d.Validate(); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if old, ok := r.defs[d.Name]; ok && (d.Name != GeneralName || old.Source != "") {
-			errs = append(errs, fmt.Errorf("agent %q: defined twice: in %q and in %q", d.Name, old.Source, d.Source))
-			continue
-		}
-		r.defs[d.Name] = d.Clone()
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	return r, nil
 }
 
 // Lookup returns the agent of that name, General for "". An error is an

@@ -1,8 +1,6 @@
 package agentdef
 
 import (
-	"errors"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -84,50 +82,5 @@ func TestValidate(t *testing.T) {
 				t.Fatalf("got %v, want an error about %q", err, tc.want)
 			}
 		})
-	}
-}
-
-func TestRegistry(t *testing.T) {
-	r, err := NewRegistry(Definition{Name: "reviewer", Kind: KindCustom, Prompt: "Review.", Tools: []string{"read_file"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := r.Names(); !slices.Equal(got, []string{"general", "reviewer"}) {
-		t.Fatalf("names %v", got)
-	}
-	for _, name := range []string{"", "general"} {
-		if d, err := r.Lookup(name); err != nil || d.Kind != KindGeneral {
-			t.Fatalf("%q: %v, %v", name, d.Kind, err)
-		}
-	}
-	d, err := r.Lookup("reviewer")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.Tools[0] = "execute_command"
-	if again, _ := r.Lookup("reviewer"); again.Tools[0] != "read_file" {
-		t.Fatal("a caller changed the registry")
-	}
-	var unknown *UnknownError
-	if _, err := r.Lookup("nobody"); !errors.As(err, &unknown) || !strings.Contains(err.Error(), "general, reviewer") {
-		t.Fatalf("got %v, want the names that there are", err)
-	}
-}
-
-func TestRegistryRefuses(t *testing.T) {
-	a := Definition{Name: "a", Kind: KindCustom, Prompt: "x", Source: "a.md"}
-	if _, err := NewRegistry(a, a); err == nil || !strings.Contains(err.Error(), "defined twice") {
-		t.Errorf("twice: %v", err)
-	}
-	if _, err := NewRegistry(Definition{Name: "b"}); err == nil {
-		t.Error("an invalid definition was taken")
-	}
-	own := Definition{Name: GeneralName, Kind: KindCustom, Prompt: "mine", Source: "general.md"}
-	r, err := NewRegistry(own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d, _ := r.Lookup(""); d.Prompt != "mine" {
-		t.Error("a file named general does not replace the built-in one")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/frontmatter"
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/netproxy"
 	"github.com/gasupervisor/gasupervisor/internal/spelling"
 )
 
@@ -402,28 +403,15 @@ func (p *fileParser) network(f frontmatter.Field) error {
 			case strings.EqualFold(host, "all"):
 				p.def.Network = nil
 				return nil
-			case !isHostPort(host):
-				return f.Wrong(`want "off", "all", or a list such as ["api.example.org:443"]`, "got %q", host)
 			default:
+				if _, err := netproxy.Parse([]string{host}); err != nil {
+					return f.Wrong(`want "off", "all", or a list such as ["api.example.org:443"]`, "got %q", host)
+				}
 				p.def.Network = append(p.def.Network, host)
 			}
 		}
 	}
 	return nil
-}
-
-func isHostPort(s string) bool {
-	host, port, ok := cutLast(s, ":")
-	n, err := strconv.Atoi(port)
-	return ok && host != "" && !strings.ContainsAny(host, " \t/") && (port == "*" || err == nil && n >= 0 && n <= 65535)
-}
-
-func cutLast(s, sep string) (before, after string, ok bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }
 
 // finish fills in what the file leaves open.

@@ -291,6 +291,8 @@ func TestBroken(t *testing.T) {
 		"timeout":             {"---\nname: a\ntimeout: 30\n---\nbody", 3, `got "30"`},
 		"completion":          {"---\nname: a\ncompletion: maybe\n---\nbody", 3, "tool, text or required"},
 		"network":             {"---\nname: a\nnetwork: example.org\n---\nbody", 3, `got "example.org"`},
+		"network port":        {"---\nname: a\nnetwork: example.org:0\n---\nbody", 3, `got "example.org:0"`},
+		"network star":        {"---\nname: a\nnetwork: api.*.org:443\n---\nbody", 3, `got "api.*.org:443"`},
 		"llm":                 {"---\nname: a\nllm: nope\n---\nbody", 3, "default, small"},
 		"description a list":  {"---\nname: a\ndescription: [a]\n---\nbody", 3, "want a text"},
 		"no body":             {"---\nname: a\n---\n \n", 0, "prompt"},

@@ -93,6 +93,14 @@ func TestLoad(t *testing.T) {
 	if d, _ := s.Lookup("twin"); d.Description != "first" {
 		t.Errorf("of two files the second won: %+v", d)
 	}
+	if d, _ := s.Lookup("reviewer"); len(d.Tools) > 0 {
+		d.Tools[0] = "execute_command"
+		if again, _ := s.Lookup("reviewer"); again.Tools[0] == d.Tools[0] {
+			t.Error("a caller changed what others look up")
+		}
+	} else {
+		t.Errorf("%+v has no tools", d)
+	}
 	if d, _ := s.Lookup("free"); d.Tools != nil {
 		t.Errorf("an agent of .claude/agents without tools has %v, want the session's", d.Tools)
 	}
@@ -212,24 +220,9 @@ func TestCatalogue(t *testing.T) {
 	if got := Catalogue([]Definition{General()}); got != "" {
 		t.Errorf("no custom agents: %q", got)
 	}
-	defs := []Definition{
-		{Name: "a", Kind: KindCustom, Description: "Looks.\\n<example>\nat\x1b things"},
-		{Name: "b", Kind: KindCustom},
-		{Name: "c", Kind: KindCustom, Description: strings.Repeat("é", 1000)},
-	}
-	got := Catalogue(defs)
-	lines := strings.Split(got, "\n")
-	if len(lines) != 5 || lines[2] != "- a: Looks. <example> at things" || lines[3] != "- b" || len([]rune(lines[4])) > catalogueText+10 || !strings.HasSuffix(lines[4], "…") {
-		t.Errorf("got %s", got)
-	}
-	if got != Catalogue(defs) {
-		t.Error("the text changes from call to call")
-	}
-	for i := range 1000 {
-		defs = append(defs, Definition{Name: fmt.Sprintf("agent-%d", i), Kind: KindCustom, Description: strings.Repeat("x", 200)})
-	}
-	if got = Catalogue(defs); len(got) > catalogueBytes+5000 || !strings.Contains(got, "more: agent-") {
-		t.Errorf("a catalogue of %d bytes", len(got))
+	got := Catalogue([]Definition{General(), {Name: "a", Kind: KindCustom, Description: "Looks."}, {Name: "b", Kind: KindCustom}})
+	if want := catalogueHead + "\n- a: Looks.\n- b"; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
 

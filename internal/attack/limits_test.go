@@ -86,6 +86,7 @@ disk_reserve = "1MB"`)
 				}
 				return ""
 			}},
+		{name: "the file watches of the daemon's user", line: "./probe watches; (echo 1000 > /proc/sys/user/max_inotify_instances)" + through, wants: `held: \d+ of`, expected: "an eighth of them"},
 		{name: "many open files", line: "ulimit -n; ulimit -n 1000000" + through, wants: `cannot modify limit`, expected: "8192"},
 	})
 }
@@ -173,7 +174,7 @@ func TestProtocolFiles(t *testing.T) {
 	p := newPlace(t, "protocol", "")
 	victim := p.path("outside/secret.txt")
 	plant := func(how, name string) string { return "rm -rf $D/" + name + "; " + how + " $D/" + name }
-	for name, how := range map[string]string{"links": "ln -s " + victim, "fifos": "mkfifo", "directories": "mkdir", "dangling links": "ln -s " + p.path("outside/planted")} {
+	for name, how := range map[string]string{"links": "ln -s " + victim, "fifos": "mkfifo", "directories": "mkdir", "dangling links": "ln -s " + p.path("outside/planted"), "sockets": p.path("docs/probe") + " socket"} {
 		t.Run("planted "+name, func(t *testing.T) {
 			outer := p.t
 			p.t = t

@@ -51,10 +51,6 @@ func TestReading(t *testing.T) {
 			{"read_file", map[string]any{"path": "l3/etc/shadow"}},
 			{"search_files", map[string]any{"path": ".", "regex": "CAN" + "[A]RY"}},
 		}, wants: `it is a link to`, expected: "refused: it is a link to ..."},
-		{name: "read_file through a directory swapped for a link", tools: []tool{
-			command("mkdir -p swap; echo fine > swap/secret.txt; (while :; do mv swap real; ln -s " + p.path("outside") + " swap; rm swap; mv real swap; done) & sleep 1; echo go"),
-			{"read_file", map[string]any{"path": "swap/secret.txt"}},
-		}, wants: `go`, expected: "never the other file"},
 	})
 }
 
@@ -113,7 +109,7 @@ func TestDaemonsFiles(t *testing.T) {
 		{name: "the daemon's program", line: "(echo x >> " + binary + ")" + through + "; rm " + binary + through + "; ls " + binary, wants: either, expected: "not there"},
 		{name: "agents and skills, which say what later agents may do", line: "(echo x > agents/evil.md)" + through + "; mkdir -p skills/x" + through + "; mkdir -p .claude/agents/x" + through + "; mkdir -p .agents/skills/x" + through +
 			"; (echo x >> agents/reviewer.md)" + through + "; mv agents a" + through + "; mv .claude c" + through + "; rm -rf agents .claude" + through, wants: readOnly + "|busy", expected: "read-only, busy"},
-		{name: "move away the directory around them", line: "mv ../gas ../gas2" + through + "; ls ..", wants: `busy|` + readOnly, expected: "busy"},
+		{name: "move away the directory around them", line: "mv ../gas ../gas2" + through + "; mv temp temp2" + through + "; ls ..", wants: `busy|` + readOnly, expected: "busy"},
 	} {
 		t.Run(a.name, func(t *testing.T) {
 			outer := p.t

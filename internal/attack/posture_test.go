@@ -15,6 +15,10 @@ import (
 type posture struct {
 	CapInh, CapPrm, CapEff, CapBnd, CapAmb, NoNewPrivs, Seccomp, Umask string
 
+	UID    string `json:"Uid"`
+	GID    string `json:"Gid"`
+	Groups string
+
 	HelperName       string `json:"helper Name"`
 	HelperPrm        string `json:"helper CapPrm"`
 	HelperEff        string `json:"helper CapEff"`
@@ -103,12 +107,6 @@ func (p posture) full(t *testing.T, network bool) {
 			t.Errorf("%s namespace: %s, and outside %s", name, got, ours)
 		}
 	}
-	if want := fmt.Sprintf("%d %d 1", os.Getuid(), os.Getuid()); p.UIDMap != want {
-		t.Errorf("uid map %q, want %q", p.UIDMap, want)
-	}
-	if want := fmt.Sprintf("%d %d 1", os.Getgid(), os.Getgid()); p.GIDMap != want || p.Setgroups != "deny" {
-		t.Errorf("gid map %q, want %q; setgroups %s", p.GIDMap, want, p.Setgroups)
-	}
 	for at, flags := range p.Mounts {
 		device := strings.HasPrefix(at, "/dev/") && at != "/dev/shm"
 		if !strings.Contains(flags, "nosuid") && !strings.HasPrefix(at, "/proc/") {
@@ -120,6 +118,17 @@ func (p posture) full(t *testing.T, network bool) {
 		if strings.HasPrefix(at, "/proc") && !strings.Contains(flags, "ro") {
 			t.Errorf("%s is mounted %s, not read-only", at, flags)
 		}
+	}
+}
+
+// owned is what holds where the commands' user is the daemon's.
+func (p posture) owned(t *testing.T) {
+	t.Helper()
+	if want := fmt.Sprintf("%d %d 1", os.Getuid(), os.Getuid()); p.UIDMap != want {
+		t.Errorf("uid map %q, want %q", p.UIDMap, want)
+	}
+	if want := fmt.Sprintf("%d %d 1", os.Getgid(), os.Getgid()); p.GIDMap != want || p.Setgroups != "deny" {
+		t.Errorf("gid map %q, want %q; setgroups %s", p.GIDMap, want, p.Setgroups)
 	}
 }
 
@@ -175,7 +184,7 @@ func TestPosture(t *testing.T) {
 			return map[string]string{p.path("gas/temp"): "rw", p.path("project"): "rw", p.path("project/.git"): "rw", p.path("project/.git/config"): "ro", p.path("project/.git/hooks"): "ro"}
 		}},
 		{"the daemon's directory", "", true, func(p *place) map[string]any { return map[string]any{"work_dir": p.path("gas")} }, func(p *place) map[string]string {
-			return daemons(p, map[string]string{p.path("gas"): "rw"})
+			return daemons(p, map[string]string{p.path("gas"): "rw", p.path("gas/temp"): "rw"})
 		}},
 		{"share = false", "share = false", true, func(p *place) map[string]any { return map[string]any{"work_dir": p.path("project")} }, func(p *place) map[string]string {
 			return map[string]string{p.task("t1"): "rw", p.path("project"): "rw", p.path("project/.git"): "rw", p.path("project/.git/config"): "ro", p.path("project/.git/hooks"): "ro"}
@@ -200,6 +209,7 @@ func TestPosture(t *testing.T) {
 				results, _ := p.finish(p.begin(settings, command(p.path("docs/probe")+" "+how)))
 				got := parsePosture(t, results)
 				got.full(t, c.network)
+				got.owned(t)
 				want := private(p)
 				for at, flags := range c.mounts(p) {
 					want[at] = flags

@@ -31,7 +31,7 @@ func TestNetwork(t *testing.T) {
 		{name: "UDP", line: "./probe udp 127.0.0.1:@UDP@; ./probe udp 8.8.8.8:53", wants: `held`, expected: "no answer, unreachable"},
 		{name: "DNS", line: "getent hosts example.org" + through + "; python3 -c 'import socket; print(socket.gethostbyname(\"example.org\"), \"THR\" \"OUGH\")' 2>&1 | tail -1; echo he\"\"ld", wants: `held`, expected: "no answer"},
 		{name: "TCP to the outside", line: "./probe tcp 1.1.1.1:443; ./probe tcp [2606:4700::1111]:443", wants: `unreachable`, expected: "unreachable"},
-		{name: "a unix socket by path (docker.sock)", line: "./probe unix @UNIX@; ls /run/docker.sock /var/run/docker.sock" + through, wants: strings.ToLower(absent), expected: "not there"},
+		{name: "a unix socket by path (docker.sock)", line: "./probe unix @UNIX@; ls /run/docker.sock /var/run/docker.sock /run/dbus/system_bus_socket /run/systemd/private /tmp/.X11-unix" + through, wants: strings.ToLower(absent), expected: "not there"},
 		{name: "an abstract unix socket", line: "./probe unix '@@ABSTRACT@'", wants: `held`, expected: "refused"},
 		{name: "netlink, vsock, packets and other families", line: "./probe sockets", wants: `vsock: held`, expected: "refused, each"},
 	})
@@ -78,7 +78,7 @@ func TestKernel(t *testing.T) {
 		{name: "unshare, nsenter, mount, chroot", line: "unshare -Ur id" + through + "; unshare -m true" + through + "; nsenter -t 1 -a id" + through + "; mount -t tmpfs x /tmp" + through + "; umount /proc" + through + "; chroot / true" + through, wants: `not permitted|must be superuser|denied|Operation not`, expected: "not permitted"},
 		{name: "signals to the helper", line: "for s in KILL TERM INT HUP SEGV ABRT STOP QUIT USR1; do kill -$s 1; done; sleep 0.2; echo still he\"\"ld", wants: `still held`, expected: "not permitted, and it goes on"},
 		{name: "signals to the daemon", line: "kill -9 @PID@" + through + "; kill -9 -1; sleep 0.1; echo x", wants: `No such process|killed|137`, expected: "no such process", check: alive},
-		{name: "the kernel's switches in /proc", line: "(echo b > /proc/sysrq-trigger)" + through + "; (echo 1 > /proc/sys/vm/drop_caches)" + through + "; (echo x > /proc/sys/kernel/core_pattern)" + through + "; (echo 1000 > /proc/1/oom_score_adj)" + through, wants: readOnly, expected: "read-only"},
+		{name: "the kernel's switches in /proc", line: "(echo b > /proc/sysrq-trigger)" + through + "; (echo 1 > /proc/sys/vm/drop_caches)" + through + "; (echo x > /proc/sys/kernel/core_pattern)" + through + "; (echo 1000 > /proc/1/oom_score_adj)" + through + "; (echo -1000 > /proc/self/oom_score_adj)" + through + "; (echo x > /proc/self/mem)" + through + "; (echo 0 0 1 > /proc/self/uid_map)" + through, wants: readOnly, expected: "read-only"},
 		{name: "32-bit and other calls", line: "file -L /lib/ld-linux.so.2 2>/dev/null; ./probe syscalls | grep -E 'x32|future'", wants: `x32: held.*\n.*future: held`, expected: "refused"},
 		{name: "leave a setuid program for others to run", line: "./probe setuid; cp /usr/bin/id mine; chmod 4755 mine" + through + "; chmod g+s mine" + through + "; install -m 4755 mine mine2" + through + "; mkdir d && touch plain && chmod 755 plain && echo x > plain && cat plain",
 			wants: `fchmodat2: held`, expected: "not permitted", check: func(p *place) string {

@@ -120,13 +120,7 @@ func (b *Budget) Spend(amount llm.Amount) {
 	b.spent = b.spent.Add(amount)
 }
 
-// Try sets want aside, or reports that it does not fit now.
-func (b *Budget) Try(want llm.Amount) (Settle, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.try(want)
-}
-
+// try sets want aside, or reports that it does not fit now.
 func (b *Budget) try(want llm.Amount) (Settle, bool) {
 	all := b.total().Add(b.held).Add(want)
 	limit := b.cfg.Limit

@@ -22,8 +22,10 @@ func TestReserve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := b.Try(tokens(20)); ok {
-		t.Error("more was set aside than there is")
+	late, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := b.Reserve(late, tokens(20)); !errors.Is(err, context.Canceled) {
+		t.Errorf("more than there is was set aside, or not waited for: %v", err)
 	}
 	first(tokens(30))
 	first(tokens(30))
@@ -49,8 +51,8 @@ func TestReserve(t *testing.T) {
 
 func TestLeft(t *testing.T) {
 	b := New(Config{Limit: llm.Amount{Tokens: 100, CostUSD: 1}, Spent: llm.Amount{Tokens: 10, CostUSD: 0.25}})
-	if _, ok := b.Try(llm.Amount{Tokens: 20, CostUSD: 0.25}); !ok {
-		t.Fatal("it does not fit")
+	if _, err := b.Reserve(context.Background(), llm.Amount{Tokens: 20, CostUSD: 0.25}); err != nil {
+		t.Fatal(err)
 	}
 	b.Spend(tokens(5))
 	if got := b.Left(); got != (llm.Amount{Tokens: 65, CostUSD: 0.5}) {

@@ -12,7 +12,7 @@
 // three well-known variables and one override per value, "why does it call that
 // address" is otherwise hard to answer.
 //
-// The package is a leaf. It reads files and, through Options, the environment;
+// The package knows nothing of those who are configured. It reads files and, through Options, the environment;
 // it changes neither, except that Options.Unset is called for the variables
 // that held keys.
 package config
@@ -20,6 +20,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -168,6 +169,8 @@ type Sandbox struct {
 	Read       []string `toml:"read" eg:"[\"/srv/docs\"]"`
 	Toolchains bool     `toml:"toolchains" eg:"true"`
 	Network    Network  `toml:"network" eg:"\"off\""`
+	// User is whom agents act as where the daemon is root; "" is whom it runs as.
+	User string `toml:"user" eg:"\"agents\""`
 	// Env names variables of the daemon that commands see too.
 	Env []string `toml:"env" eg:"[\"LANG\"]"`
 
@@ -328,8 +331,8 @@ func newLLM() LLM {
 	}
 }
 
-// LLM returns the entry of that name, or that number (taken modulo the list, as
-// GenericAgent's users know --llm_no); "" is the first.
+// LLM returns the entry of that name, or that number; "" is the first. A name that
+// looks like a number comes before that number.
 func (c *Config) LLM(choice string) (*LLM, error) {
 	if choice == "" {
 		return &c.LLMs[0], nil
@@ -339,15 +342,15 @@ func (c *Config) LLM(choice string) (*LLM, error) {
 			return &c.LLMs[i], nil
 		}
 	}
-	var n int
-	if _, err := fmt.Sscanf(choice, "%d", &n); err == nil && fmt.Sprint(n) == choice {
-		i := n % len(c.LLMs)
-		if i < 0 {
-			i += len(c.LLMs)
-		}
-		return &c.LLMs[i], nil
+	last := len(c.LLMs) - 1
+	if n, err := strconv.Atoi(choice); err == nil && n >= 0 && n <= last && strconv.Itoa(n) == choice {
+		return &c.LLMs[n], nil
 	}
-	return nil, fmt.Errorf("find LLM %q: want one of %q, or a number", choice, c.LLMNames())
+	numbers := "the number 0"
+	if last > 0 {
+		numbers = fmt.Sprintf("a number from 0 to %d", last)
+	}
+	return nil, fmt.Errorf("find LLM %q: want one of %q, or %s", choice, c.LLMNames(), numbers)
 }
 
 // LLMNames returns the names of the entries in order.

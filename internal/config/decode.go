@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -28,7 +29,7 @@ func (d *decoder) table(v reflect.Value, data map[string]any, path string) {
 	if path != "" {
 		d.origins[path] = Origin{Kind: FromFile, Name: d.file, Line: d.lines[path]}
 	}
-	for _, name := range sortedKeys(data) {
+	for _, name := range slices.Sorted(maps.Keys(data)) {
 		at := join(path, toml.Key{name}.String())
 		f, ok := fieldByKey(v.Type(), name)
 		if !ok {
@@ -39,109 +40,127 @@ func (d *decoder) table(v reflect.Value, data map[string]any, path string) {
 	}
 }
 
-// value sets v from one TOML value.
+// value sets v from one TOML value, and notes where it came from.
 func (d *decoder) value(v reflect.Value, data any, path, eg string) {
-	switch v.Addr().Interface().(type) {
+	if d.set(v, data, path, eg) {
+		d.origins[path] = Origin{Kind: FromFile, Name: d.file, Line: d.lines[path]}
+	}
+}
+
+// set sets v from one TOML value. It reports false where that is at fault, and for
+// tables, whose values have places of their own.
+func (d *decoder) set(v reflect.Value, data any, path, eg string) bool {
+	switch to := v.Addr().Interface().(type) {
 	case *time.Duration:
-		s, ok := data.(string)
-		if !ok {
-			d.wrongType(path, data, "a duration in quotes", eg)
-			return
-		}
-		t, err := parseDuration(s)
-		if err != nil {
-			d.fault(path, err.Error(), "want a duration in quotes, such as "+eg)
-			return
-		}
-		v.SetInt(int64(t))
+		return quoted(d, to, data, path, "a duration", eg, parseDuration)
 	case *Size:
-		s, ok := data.(string)
-		if n, isNumber := data.(int64); isNumber && n == 0 {
-			s, ok = "0B", true
+		if n, ok := data.(int64); ok && n == 0 {
+			data = "0B"
 		}
-		if !ok {
-			d.wrongType(path, data, "a size in quotes", eg)
-			return
-		}
-		n, err := parseSize(s)
-		if err != nil {
-			d.fault(path, err.Error(), "want a size in quotes, such as "+eg)
-			return
-		}
-		v.SetInt(int64(n))
+		return quoted(d, to, data, path, "a size", eg, parseSize)
 	case *Network:
 		n, ok := networkOf(data)
 		if !ok {
 			d.wrongType(path, data, `"off", "all" or a list of "host:port"`, `["api.example.org:443"]`)
-			return
+			return false
 		}
-		v.Set(reflect.ValueOf(n))
+		*to = n
 	case *[]LLM:
 		d.llms(v, data, path)
-		return
+		return false
 	case **Price:
-		m, ok := data.(map[string]any)
-		if !ok {
-			d.wrongType(path, data, "a table", eg)
-			return
+		m, ok := d.asTable(data, path, eg)
+		if ok {
+			*to = &Price{}
+			d.table(reflect.ValueOf(*to).Elem(), m, path)
 		}
-		v.Set(reflect.New(v.Type().Elem()))
-		d.table(v.Elem(), m, path)
+		return ok
 	case **float64:
 		f, ok := number(data)
 		if !ok {
 			d.wrongType(path, data, "a number", eg)
-			return
+			return false
 		}
-		v.Set(reflect.ValueOf(&f))
+		*to = &f
 	case *map[string]any:
-		m, ok := data.(map[string]any)
-		if !ok {
-			d.wrongType(path, data, "a table", eg)
-			return
+		m, ok := d.asTable(data, path, eg)
+		if ok {
+			*to = m
 		}
-		v.Set(reflect.ValueOf(m))
+		return ok
 	case *map[string]string:
-		m, ok := data.(map[string]any)
-		if !ok {
-			d.wrongType(path, data, "a table of texts", eg)
-			return
-		}
-		texts := map[string]string{}
-		for _, k := range sortedKeys(m) {
-			s, ok := m[k].(string)
-			if !ok {
-				d.wrongType(join(path, toml.Key{k}.String()), m[k], "text in quotes", "")
-				continue
-			}
-			texts[k] = s
-		}
-		v.Set(reflect.ValueOf(texts))
+		return d.texts(to, data, path, eg)
 	case *[]string:
-		list, ok := data.([]any)
-		if !ok {
-			d.wrongType(path, data, "a list of texts", eg)
-			return
-		}
-		texts := make([]string, 0, len(list))
-		for i, item := range list {
-			s, ok := item.(string)
-			if !ok {
-				d.wrongType(index(path, i), item, "text in quotes", "")
-				continue
-			}
-			texts = append(texts, s)
-		}
-		v.Set(reflect.ValueOf(texts))
+		return d.list(to, data, path, eg)
 	default:
-		if !d.plain(v, data, path, eg) {
-			return
-		}
+		return d.plain(v, data, path, eg)
 	}
-	d.origins[path] = Origin{Kind: FromFile, Name: d.file, Line: d.lines[path]}
+	return true
 }
 
-// plain sets v of a plain kind.
+// quoted sets what parse makes of a text. what names it for messages.
+func quoted[T any](d *decoder, to *T, data any, path, what, eg string, parse func(string) (T, error)) bool {
+	s, ok := data.(string)
+	if !ok {
+		d.wrongType(path, data, what+" in quotes", eg)
+		return false
+	}
+	value, err := parse(s)
+	if err != nil {
+		d.fault(path, err.Error(), "want "+what+" in quotes, such as "+eg)
+		return false
+	}
+	*to = value
+	return true
+}
+
+func (d *decoder) asTable(data any, path, eg string) (map[string]any, bool) {
+	m, ok := data.(map[string]any)
+	if !ok {
+		d.wrongType(path, data, "a table", eg)
+	}
+	return m, ok
+}
+
+// texts sets a table of texts. An entry that is none is at fault, and left out.
+func (d *decoder) texts(to *map[string]string, data any, path, eg string) bool {
+	m, ok := data.(map[string]any)
+	if !ok {
+		d.wrongType(path, data, "a table of texts", eg)
+		return false
+	}
+	*to = map[string]string{}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		s, ok := m[k].(string)
+		if !ok {
+			d.wrongType(join(path, toml.Key{k}.String()), m[k], "text in quotes", "")
+			continue
+		}
+		(*to)[k] = s
+	}
+	return true
+}
+
+// list sets a list of texts likewise.
+func (d *decoder) list(to *[]string, data any, path, eg string) bool {
+	items, ok := data.([]any)
+	if !ok {
+		d.wrongType(path, data, "a list of texts", eg)
+		return false
+	}
+	*to = make([]string, 0, len(items))
+	for i, item := range items {
+		s, ok := item.(string)
+		if !ok {
+			d.wrongType(index(path, i), item, "text in quotes", "")
+			continue
+		}
+		*to = append(*to, s)
+	}
+	return true
+}
+
+// plain is set for plain kinds.
 func (d *decoder) plain(v reflect.Value, data any, path, eg string) bool {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -363,14 +382,5 @@ func keysOf(t reflect.Type) []string {
 			keys = append(keys, k)
 		}
 	}
-	return keys
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
 	return keys
 }

@@ -2,9 +2,12 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -175,24 +178,20 @@ func parse(data []byte, file string, env lookup) (*Loaded, error) {
 		c.LLMs = []LLM{newLLM()}
 	}
 	known := d.applyEnv(&c, env.get)
+	if also, ok := env.get(alsoRead); ok {
+		c.Sandbox.Read = append(slices.Clone(c.Sandbox.Read), filepath.SplitList(also)...)
+	}
 	l := &Loaded{Config: c, origins: d.origins}
 	l.fillFirst(env)
 	for i := range l.Config.LLMs {
 		e := &l.Config.LLMs[i]
 		if l.origins[index("llm", i)+".base_url"].Kind == FromDefault {
-			e.BaseURL = cmpOr(e.BaseURL, defaultBaseURL)
+			e.BaseURL = cmp.Or(e.BaseURL, defaultBaseURL)
 		}
 		e.BaseURL = strings.TrimRight(strings.TrimSpace(e.BaseURL), "/")
 	}
 	l.warnUnknownVars(env, known)
 	return l, d.faults.orNil()
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // plainText strips a byte order mark, and names other encodings instead of
@@ -254,9 +253,14 @@ func (l *Loaded) fillFirst(env lookup) {
 	}
 }
 
+// alsoRead is a list of paths, in the form of PATH, that adds to [sandbox] read. With
+// it a program that starts a daemon grants what belongs to it, whatever the user's own
+// configuration says of other places.
+const alsoRead = envPrefix + "ALSO_READ"
+
 // reserved are variables with the prefix that override nothing.
 func reserved(name string) bool {
-	return name == envPrefix+"CONFIG" || strings.HasPrefix(name, envPrefix+"INTERNAL_")
+	return name == envPrefix+"CONFIG" || name == alsoRead || strings.HasPrefix(name, envPrefix+"INTERNAL_")
 }
 
 func (l *Loaded) warnUnknownVars(env lookup, known map[string]bool) {
@@ -265,7 +269,7 @@ func (l *Loaded) warnUnknownVars(env lookup, known map[string]bool) {
 			continue
 		}
 		w := fmt.Sprintf("environment: %s overrides nothing", name)
-		if meant := spelling.Nearest(name, sortedKeys(known)); meant != "" {
+		if meant := spelling.Nearest(name, slices.Sorted(maps.Keys(known))); meant != "" {
 			w += "; did you mean " + meant + "?"
 		}
 		l.Warnings = append(l.Warnings, w)
@@ -280,7 +284,7 @@ func (l *Loaded) absolute() {
 		paths = append(paths, &c.LLMs[i].APIKeyFile)
 	}
 	if len(c.Sandbox.Roots) == 0 && c.TempDir != "" {
-		c.Sandbox.Roots = []string{c.TempDir, l.Dir}
+		c.Sandbox.Roots = append([]string{c.TempDir}, l.ownRoot()...)
 	}
 	c.Sandbox.Roots = slices.Clone(c.Sandbox.Roots)
 	c.Sandbox.Read = slices.Clone(c.Sandbox.Read)
@@ -294,6 +298,21 @@ func (l *Loaded) absolute() {
 			*p = resolve(l.Dir, *p)
 		}
 	}
+}
+
+// ownRoot is the configuration's directory as a root of the sandbox; none where a
+// command that may write there could put another config.toml in its place, for the
+// next start: one that is there is covered, one that is missing, or a link, cannot be.
+func (l *Loaded) ownRoot() []string {
+	if l.File == "" {
+		return nil
+	}
+	if fi, err := os.Lstat(l.File); err != nil || fi.Mode()&fs.ModeSymlink != 0 {
+		l.Warnings = append(l.Warnings, fmt.Sprintf("%s is a link, which cannot be kept from being replaced, so its directory is no root: "+
+			"name what tasks may use in roots of [sandbox]", l.File))
+		return nil
+	}
+	return []string{l.Dir}
 }
 
 // resolve makes a path absolute: "~/" is the home directory, anything else
@@ -327,7 +346,7 @@ func (l *Loaded) readKeys(env lookup, unset func(string) error) error {
 			at = l.origins[key]
 			b, warning, err := readKeyFile(e.APIKeyFile)
 			if err != nil {
-				wrong = append(wrong, &Error{File: cmpOr(at.Name, l.place()), Line: at.Line, Key: key, Problem: err.Error(),
+				wrong = append(wrong, &Error{File: cmp.Or(at.Name, l.place()), Line: at.Line, Key: key, Problem: err.Error(),
 					Hint: "want a readable file that holds nothing but the key", Err: err})
 				continue
 			}
@@ -348,7 +367,7 @@ func (l *Loaded) readKeys(env lookup, unset func(string) error) error {
 		}
 		text = strings.TrimSpace(text)
 		if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			wrong = append(wrong, &Error{File: cmpOr(at.Name, l.place()), Line: at.Line, Key: key,
+			wrong = append(wrong, &Error{File: cmp.Or(at.Name, l.place()), Line: at.Line, Key: key,
 				Problem: from + " holds blanks, line ends or characters that no key has", Hint: "want the key alone"})
 			continue
 		}
@@ -386,7 +405,7 @@ func readKeyFile(path string) (text, warning string, err error) {
 }
 
 // place is what an error names where a value has no origin of its own.
-func (l *Loaded) place() string { return cmpOr(l.File, "defaults") }
+func (l *Loaded) place() string { return cmp.Or(l.File, "defaults") }
 
 // NeedsKey reports whether requests of this entry are certain to be refused for
 // want of a key.

@@ -105,6 +105,7 @@ func TestFaults(t *testing.T) {
 		{"size without quotes", "[sandbox]\nmemory = 4096\n", nil, []string{`:2: sandbox.memory: got 4096`, `a size in quotes`}},
 		{"small size", "[sandbox]\nmemory = \"1MB\"\n", nil, []string{`:2: sandbox.memory: got "1MB"`, `"64MB" or more`}},
 		{"network", "[sandbox]\nnetwork = \"some\"\n", nil, []string{`:2: sandbox.network: got the text "some"`, "host:port"}},
+		{"network star", "[sandbox]\nnetwork = [\"api.*.org:443\"]\n", nil, []string{`:2: sandbox.network[0]: got "api.*.org:443"`}},
 		{"network host", "[sandbox]\nnetwork = [\"example.org\"]\n", nil, []string{`:2: sandbox.network[0]: got "example.org"`}},
 		{"key for commands", "[sandbox]\nenv = [\"OPENAI_API_KEY\"]\n", nil, []string{`:2: sandbox.env[0]: OPENAI_API_KEY holds the key of llm[0]`}},
 		{"log level", "[log]\nlevel = \"loud\"\n", nil, []string{`:2: log.level: got "loud"`}},
@@ -446,14 +447,17 @@ func TestUnknownVariables(t *testing.T) {
 
 func TestLLMChoice(t *testing.T) {
 	c := Config{LLMs: []LLM{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
-	for choice, want := range map[string]string{"": "a", "b": "b", "0": "a", "2": "c", "4": "b", "-1": "c"} {
+	for choice, want := range map[string]string{"": "a", "b": "b", "0": "a", "2": "c"} {
 		if e, err := c.LLM(choice); err != nil || e.Name != want {
 			t.Errorf("%q: got %v, %v, want %s", choice, e, err, want)
 		}
 	}
-	for _, choice := range []string{"d", "1x", " 1", "1.0"} {
-		if e, err := c.LLM(choice); err == nil {
+	for _, choice := range []string{"d", "1x", " 1", "1.0", "3", "-1", "+1", "01"} {
+		e, err := c.LLM(choice)
+		if err == nil {
 			t.Errorf("%q: got %s", choice, e.Name)
+		} else if !strings.Contains(err.Error(), `want one of ["a" "b" "c"], or a number from 0 to 2`) {
+			t.Errorf("%q: %v", choice, err)
 		}
 	}
 }
@@ -546,4 +550,26 @@ func FuzzLoad(f *testing.F) {
 		}
 		check(doc, "")
 	})
+}
+
+// What a program adds to be read for its own sake takes nothing away.
+func TestAlsoRead(t *testing.T) {
+	sep := string(filepath.ListSeparator)
+	a, b, c := absPath(t, "a"), absPath(t, "b"), absPath(t, "c")
+	l, err := loadText(t, fmt.Sprintf("[sandbox]\nread = [%q]", a), "GASUPERVISOR_ALSO_READ="+b+sep+c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{a, b, c}, l.Config.Sandbox.Read); diff != "" || len(l.Warnings) > 0 {
+		t.Errorf("%s, warnings %q", diff, l.Warnings)
+	}
+}
+
+func absPath(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

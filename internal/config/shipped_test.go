@@ -1,6 +1,7 @@
 package config
 
 import (
+	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -170,5 +171,45 @@ func TestShippedFileLoads(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{filepath.Join(root, "temp"), root}, l.Config.Sandbox.Roots); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A directory is a root by itself only where the config.toml in it cannot be replaced.
+func TestDefaultRoots(t *testing.T) {
+	place, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nowhere := filepath.Join(place, "nowhere")
+	l, err := Load(Options{Dir: place, UserDir: nowhere, SystemDir: nowhere, Environ: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{filepath.Join(place, "temp")}, l.Config.Sandbox.Roots); l.File != "" || diff != "" {
+		t.Errorf("without a file, %q:\n%s", l.File, diff)
+	}
+
+	real := filepath.Join(place, "real.toml")
+	if err := os.WriteFile(real, []byte("temp_dir = \"temp\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(place, "config.toml")
+	if err := os.Symlink(real, link); err != nil {
+		t.Skip(err)
+	}
+	for path, want := range map[string][]string{
+		real: {filepath.Join(place, "temp"), place},
+		link: {filepath.Join(place, "temp")},
+	} {
+		l, err := Load(Options{Path: path, Environ: []string{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, l.Config.Sandbox.Roots); diff != "" {
+			t.Errorf("%s:\n%s", filepath.Base(path), diff)
+		}
+		if told := strings.Contains(strings.Join(l.Warnings, "\n"), "is a link"); told != (path == link) {
+			t.Errorf("%s: warnings %q", filepath.Base(path), l.Warnings)
+		}
 	}
 }

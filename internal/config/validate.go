@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/sandbox/netproxy"
 )
 
 // Validate reports every value that cannot work. What it returns holds an *Error
@@ -27,7 +30,7 @@ func (c *Config) Validate() error {
 	v.sandbox(c)
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
-	if c.Web.Listen != "" && !isHostPort(c.Web.Listen) {
+	if c.Web.Listen != "" && !isListenAddress(c.Web.Listen) {
 		v.add("web.listen", fmt.Sprintf("got %q", c.Web.Listen), `want "host:port", such as "127.0.0.1:8787", or "" for none`)
 	}
 	return v.faults.orNil()
@@ -127,20 +130,7 @@ func (v *validator) llm(c *Config, i int) {
 	e := &c.LLMs[i]
 	at := func(key string) string { return index("llm", i) + "." + key }
 
-	switch {
-	case strings.TrimSpace(e.Name) == "":
-		v.add(at("name"), "is missing", "want the word by which users choose this LLM, such as \"local\"")
-	case strings.ContainsFunc(e.Name, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		v.add(at("name"), fmt.Sprintf("got %q", e.Name), "want a name without control characters")
-	case e.Name == "inherit" || isInteger(e.Name):
-		v.add(at("name"), fmt.Sprintf("got %q, which already means something where an LLM is chosen", e.Name), "want another word")
-	}
-	for j := range i {
-		if c.LLMs[j].Name == e.Name && e.Name != "" {
-			v.add(at("name"), fmt.Sprintf("%q is llm[%d]'s name already", e.Name, j), "want another name")
-			break
-		}
-	}
+	v.name(c, i, at("name"))
 	v.baseURL(at("base_url"), e.BaseURL)
 	if strings.TrimSpace(e.Model) == "" {
 		v.add(at("model"), "is missing", "want the name that the server at base_url gives the model")
@@ -153,6 +143,38 @@ func (v *validator) llm(c *Config, i int) {
 		v.add(at("api_key_env"), "is no name of an environment variable",
 			"want a name such as \"OPENAI_API_KEY\"; a key itself belongs in a file that api_key_file names")
 	}
+	v.window(e, at)
+	v.between(at("max_concurrent"), e.MaxConcurrent, 1, 10000)
+	v.fallback(c, e, at("fallback"))
+	v.price(e.Price, at("price"))
+	v.oneOf(at("tool_calls"), e.ToolCalls, ToolCallsNative, ToolCallsText)
+	if t := e.Temperature; t != nil && (*t < 0 || *t > 2) {
+		v.add(at("temperature"), fmt.Sprintf("got %g", *t), "want a number from 0 to 2")
+	}
+	v.oneOf(at("max_tokens_field"), e.MaxTokensField, "auto", "max_tokens", "max_completion_tokens")
+	v.oneOf(at("reasoning_echo"), e.ReasoningEcho, EchoAuto, EchoAlways, EchoNever)
+	v.headers(e.Headers, at("headers"))
+	v.extra(e.Extra, at("extra"))
+}
+
+// name checks the name of entry i.
+func (v *validator) name(c *Config, i int, key string) {
+	name := c.LLMs[i].Name
+	switch {
+	case strings.TrimSpace(name) == "":
+		v.add(key, "is missing", "want the word by which users choose this LLM, such as \"local\"")
+	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		v.add(key, fmt.Sprintf("got %q", name), "want a name without control characters")
+	case name == "inherit" || isInteger(name):
+		v.add(key, fmt.Sprintf("got %q, which already means something where an LLM is chosen", name), "want another word")
+	}
+	if j := slices.Index(c.LLMNames(), name); j < i && name != "" {
+		v.add(key, fmt.Sprintf("%q is llm[%d]'s name already", name, j), "want another name")
+	}
+}
+
+// window checks the size of the window and what is kept free in it.
+func (v *validator) window(e *LLM, at func(key string) string) {
 	if e.ContextWindow != 0 {
 		v.between(at("context_window"), e.ContextWindow, 1024, 1<<30)
 	}
@@ -163,47 +185,53 @@ func (v *validator) llm(c *Config, i int) {
 	if e.ContextWindow > 0 && e.ReplyReserve >= e.ContextWindow {
 		v.add(at("reply_reserve"), fmt.Sprintf("got %d", e.ReplyReserve), fmt.Sprintf("want less than context_window, %d", e.ContextWindow))
 	}
-	v.between(at("max_concurrent"), e.MaxConcurrent, 1, 10000)
-	for j, name := range e.Fallback {
-		key := index(at("fallback"), j)
+}
+
+func (v *validator) fallback(c *Config, e *LLM, key string) {
+	for i, name := range e.Fallback {
+		at := index(key, i)
 		switch {
 		case name == e.Name:
-			v.add(key, fmt.Sprintf("%q is this entry itself", name), "want the names of others")
+			v.add(at, fmt.Sprintf("%q is this entry itself", name), "want the names of others")
 		case !slices.Contains(c.LLMNames(), name):
-			v.add(key, fmt.Sprintf("there is no LLM %q", name), "want one of "+quoteAll(c.LLMNames()))
-		case slices.Contains(e.Fallback[:j], name):
-			v.add(key, fmt.Sprintf("%q stands there twice", name), "want each once")
+			v.add(at, fmt.Sprintf("there is no LLM %q", name), "want one of "+quoteAll(c.LLMNames()))
+		case slices.Contains(e.Fallback[:i], name):
+			v.add(at, fmt.Sprintf("%q stands there twice", name), "want each once")
 		}
 	}
-	if p := e.Price; p != nil {
-		for _, f := range []struct {
-			key   string
-			value float64
-		}{{"input", p.Input}, {"cached", p.Cached}, {"output", p.Output}} {
-			if f.value < 0 || f.value > 1e6 {
-				v.add(at("price.")+f.key, fmt.Sprintf("got %g", f.value), "want USD per million tokens")
-			}
+}
+
+func (v *validator) price(p *Price, key string) {
+	if p == nil {
+		return
+	}
+	for _, f := range []struct {
+		key   string
+		value float64
+	}{{"input", p.Input}, {"cached", p.Cached}, {"output", p.Output}} {
+		if f.value < 0 || f.value > 1e6 {
+			v.add(join(key, f.key), fmt.Sprintf("got %g", f.value), "want USD per million tokens")
 		}
 	}
-	v.oneOf(at("tool_calls"), e.ToolCalls, ToolCallsNative, ToolCallsText)
-	if t := e.Temperature; t != nil && (*t < 0 || *t > 2) {
-		v.add(at("temperature"), fmt.Sprintf("got %g", *t), "want a number from 0 to 2")
-	}
-	v.oneOf(at("max_tokens_field"), e.MaxTokensField, "auto", "max_tokens", "max_completion_tokens")
-	v.oneOf(at("reasoning_echo"), e.ReasoningEcho, EchoAuto, EchoAlways, EchoNever)
-	for _, name := range sortedKeys(e.Headers) {
+}
+
+func (v *validator) headers(headers map[string]string, key string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		if !headerName.MatchString(name) {
-			v.add(at("headers"), fmt.Sprintf("%q is no name of an HTTP header", name), "want letters, digits and hyphens")
-		} else if strings.ContainsFunc(e.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			v.add(join(at("headers"), name), "holds control characters", "want text on one line")
+			v.add(key, fmt.Sprintf("%q is no name of an HTTP header", name), "want letters, digits and hyphens")
+		} else if strings.ContainsFunc(headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			v.add(join(key, name), "holds control characters", "want text on one line")
 		}
 	}
-	for _, name := range sortedKeys(e.Extra) {
-		key := join(at("extra"), name)
+}
+
+// extra checks what is merged into the bodies of requests.
+func (v *validator) extra(fields map[string]any, key string) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if slices.Contains(ownFields, name) {
-			v.add(key, "the daemon writes this field itself", "leave it out")
-		} else if _, err := json.Marshal(e.Extra[name]); err != nil {
-			v.add(key, "JSON cannot hold this value", "want text, numbers, true or false, lists or tables of these")
+			v.add(join(key, name), "the daemon writes this field itself", "leave it out")
+		} else if _, err := json.Marshal(fields[name]); err != nil {
+			v.add(join(key, name), "JSON cannot hold this value", "want text, numbers, true or false, lists or tables of these")
 		}
 	}
 }
@@ -236,7 +264,7 @@ func (v *validator) agent(c *Config) {
 	v.duration("agent.idle_timeout", a.IdleTimeout, time.Second, day)
 	v.between("agent.retries", a.Retries, 0, 100)
 	v.between("agent.max_depth", a.MaxDepth, 0, 10)
-	for _, alias := range sortedKeys(a.ModelAlias) {
+	for _, alias := range slices.Sorted(maps.Keys(a.ModelAlias)) {
 		if name := a.ModelAlias[alias]; name != "inherit" && !slices.Contains(c.LLMNames(), name) {
 			v.add(join("agent.model_alias", alias), fmt.Sprintf("there is no LLM %q", name), "want \"inherit\" or one of "+quoteAll(c.LLMNames()))
 		}
@@ -284,8 +312,11 @@ func (v *validator) sandbox(c *Config) {
 			}
 		}
 	}
+	if s.User != "" && s.Mode == SandboxOff {
+		v.add("sandbox.user", "agents act as another user only where they are confined", `want mode = "auto", or no user`)
+	}
 	for i, h := range s.Network.Hosts {
-		if !isHostPort(h) {
+		if _, err := netproxy.Parse([]string{h}); err != nil {
 			v.add(index("sandbox.network", i), fmt.Sprintf("got %q", h), `want "host:port", such as "api.example.org:443" or "*.example.org:443"`)
 		}
 	}
@@ -304,24 +335,25 @@ func (v *validator) sandbox(c *Config) {
 }
 
 var (
-	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,199}$`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	headerName   = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`)
 )
 
-func isVariable(s string) bool { return variableName.MatchString(s) }
+func isVariable(s string) bool { return len(s) <= 200 && variableName.MatchString(s) }
 
 func isInteger(s string) bool {
 	_, err := strconv.Atoi(s)
 	return err == nil
 }
 
-func isHostPort(s string) bool {
+// isListenAddress reports whether one can listen there: the host may be empty.
+func isListenAddress(s string) bool {
 	_, port, err := net.SplitHostPort(s)
 	if err != nil {
 		return false
 	}
 	n, err := strconv.Atoi(port)
-	return port == "*" || err == nil && n >= 1 && n <= 65535
+	return err == nil && n >= 1 && n <= 65535
 }
 
 // within reports whether path is dir or lies in it.

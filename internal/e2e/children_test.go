@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,5 +160,38 @@ func TestKillWhileChildrenWork(t *testing.T) {
 		if st := d.comes(name, taskdir.Ended); st.Reason != "completed" {
 			t.Errorf("%s ended with %q", name, st.Reason)
 		}
+	}
+}
+
+// Subagents send out subagents where the configuration lets them, and elsewhere do
+// not even see the tool for it.
+func TestSubagentsOfSubagents(t *testing.T) {
+	t.Parallel()
+	send := func(prompt string) llmtest.Reply {
+		return call("task", "description", "further down", "prompt", prompt)
+	}
+	script := func(r *llmtest.Request) llmtest.Reply {
+		first := r.FirstUser()
+		switch {
+		case len(r.Results()) > 0:
+			return llmtest.Done("from below: " + r.Results()[0])
+		case strings.Contains(first, "the top"):
+			return send("the middle")
+		case strings.Contains(first, "the middle") && slices.Contains(r.ToolNames(), "task"):
+			return send("the bottom")
+		}
+		return llmtest.Done("end of " + first[:strings.IndexByte(first, '\n')])
+	}
+	for depth, want := range map[string]int{"1": 2, "2": 3} {
+		d := start(t, script, "GASUPERVISOR_AGENT_MAX_DEPTH="+depth)
+		d.begin("a", "the top")
+		text := d.output("a", 0)
+		if n := len(d.requests("the bottom")); n != want-2 {
+			t.Errorf("max_depth %s: %d requests of a subagent's subagent, want %d:\n%s", depth, n, want-2, text)
+		}
+		if _, err := os.Stat(d.task("a.1.1")); (err == nil) != (want == 3) {
+			t.Errorf("max_depth %s: the directory of a subagent's subagent: %v", depth, err)
+		}
+		d.accepted()
 	}
 }

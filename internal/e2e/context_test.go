@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ func TestWrongContextsEndARoundBeforeAToken(t *testing.T) {
 		"wrong type":         {`{"max_turns": "many"}`, []string{"max_turns", "many"}},
 		"unknown agent":      {`{"agent": "nobody"}`, []string{"agent", "nobody"}},
 		"unknown LLM":        {`{"llm": "gpt-17"}`, []string{"llm", "gpt-17", "scripted"}},
+		"too high a number":  {`{"llm": 7}`, []string{"llm", "\"7\"", "scripted", "the number 0"}},
 		"unknown tool":       {`{"tools": ["read_file", "fly"]}`, []string{"tools", "fly", "read_file"}},
 	} {
 		if err := os.Mkdir(d.task(name), 0o755); err != nil {
@@ -131,4 +133,58 @@ func TestPlantedLinksReachNoVictim(t *testing.T) {
 		t.Errorf("%d requests for the linked directory", n)
 	}
 	d.accepted()
+}
+
+// What a session says at its limit is what works: a reply has as many turns again,
+// another max_turns counts for a fork and from the next input.
+func TestLimitsAreRaisedAsTheMessageSays(t *testing.T) {
+	t.Parallel()
+	d := start(t, func(r *llmtest.Request) llmtest.Reply {
+		if r.Fields["tool_choice"] != nil {
+			return llmtest.Text("so far")
+		}
+		if strings.Contains(r.LastUser(), "raised") && r.Turn() > 8 {
+			return llmtest.Done("all of it")
+		}
+		return call("list_files", "path", fmt.Sprint("dir", r.Turn()))
+	})
+	d.sh(`mkdir temp/a; echo '{"max_turns": 2}' > temp/a/context.json; echo begin > temp/a/input.txt`)
+	wants(t, "the output at the limit", d.output("a", 0), "[max_turns: ", "all of its 2 turns", "Reply to go on with as many again",
+		"another max_turns in context.json counts from the next input.txt", "gasupervisor fork")
+	d.sh(`echo '{"max_turns": 20}' > temp/a/context.json; echo "go on" > temp/a/reply.txt`)
+	wants(t, "the output of the reply", d.output("a", 1), "all of its 2 turns")
+	d.comes("a", taskdir.AwaitingReply)
+	if out, errOut, code := d.cli("fork", "a", "b", "--input", "raised, go on", "--wait"); code != 0 || !strings.Contains(out, "all of it") {
+		t.Errorf("the fork exits with %d: %s%s", code, out, errOut)
+	}
+	last := d.model.Requests()[d.model.Count()-1]
+	if !last.Has("begin") {
+		t.Error("the fork does not know the conversation")
+	}
+}
+
+// An agent whose temporary directory nobody else sees is told so, once, in the head
+// of its conversation.
+func TestAgentsAreToldOfTheirOwnTmp(t *testing.T) {
+	t.Parallel()
+	const told = "Temporary directories (/tmp) are yours alone"
+	d := start(t, done)
+	d.begin("a", "the writer")
+	d.sh(`mkdir temp/b; echo '{"tools": ["read_file"]}' > temp/b/context.json; echo "the reader" > temp/b/input.txt`)
+	d.output("a", 0)
+	d.output("b", 0)
+	d.sh(`echo "go on" > temp/a/reply.txt`)
+	d.output("a", 1)
+	of := d.requests("the writer")
+	wants(t, "the first message", of[0].FirstUser(), told)
+	if n := strings.Count(string(of[1].Body), told); n != 1 {
+		t.Errorf("the second round's request says it %d times, want once", n)
+	}
+	lacks(t, "the reader's request", string(d.requests("the reader")[0].Body), told)
+	d.accepted()
+
+	off := start(t, done, "GASUPERVISOR_SANDBOX_MODE=off")
+	off.begin("a", "the writer")
+	off.output("a", 0)
+	lacks(t, "the request without confinement", string(off.requests("the writer")[0].Body), told)
 }

@@ -102,3 +102,24 @@ func TestTextsInOtherEncodings(t *testing.T) {
 		}
 	}
 }
+
+// check names what agents' commands lack, and what will not work without.
+func TestCheckNamesMissingPrograms(t *testing.T) {
+	t.Parallel()
+	d := newPlace(t, done)
+	d.sh(`mkdir bin empty; ln -s /bin/sh bin/sh`)
+	for path, c := range map[string]struct {
+		says []string
+		code int
+	}{
+		"empty": {[]string{"neither bash nor sh", "each execute_command fails", "no python3"}, 1},
+		"bin":   {[]string{"no bash: commands run in " + d.path("bin", "sh"), "no python3"}, 0},
+	} {
+		d.env = append(d.env, "PATH="+d.path(path), "GASUPERVISOR_SANDBOX_MODE=off")
+		out, _, code := d.cli("check", "--offline")
+		wants(t, "check", out, c.says...)
+		if code != c.code {
+			t.Errorf("with PATH=%s check exits with %d, want %d:\n%s", path, code, c.code, out)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -102,7 +103,7 @@ func TestGenericAgentFunction(t *testing.T) {
 	t.Parallel()
 	d := newPlace(t, llmtest.ByTurn(call("list_files", "path", "."), llmtest.Done("forty-two")))
 	d.write("prompt.txt", "what is the answer?")
-	out, errOut, code := d.cli("--func", "prompt.txt", "--nobg", "--llm_no", "0", "--nolog", "--no-user-tools")
+	out, errOut, code := d.cli("--func", "prompt.txt", "--nobg", "--llm_no", "7", "--nolog", "--no-user-tools")
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s%s", code, out, errOut)
 	}
@@ -151,11 +152,11 @@ func TestAgentmainInPlaceOfGenericAgents(t *testing.T) {
 	if err != nil {
 		t.Skip("python3 is not here")
 	}
-	d := newPlace(t, done)
+	d := newPlace(t, llmtest.Route(
+		llmtest.Task("a task", call("read_file", "path", "../memory/note.md"), command("cat ../memory/note.md; echo x > ../memory/mine"), llmtest.Done("done")),
+		llmtest.Otherwise(done)))
 	ga := d.path("GenericAgent")
-	if err := os.Mkdir(ga, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	d.sh(`mkdir -p GenericAgent/memory; echo "what is remembered" > GenericAgent/memory/note.md; echo secret > GenericAgent/mykey.py`)
 	script, err := os.ReadFile(filepath.Join("..", "..", "scripts", "agentmain.py"))
 	if err != nil {
 		t.Fatal(err)
@@ -192,9 +193,34 @@ func TestAgentmainInPlaceOfGenericAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.until("the process ends with the session", func() bool { return !alive(pid) })
+	// Its agents read what they remember, and do not write it.
+	of := d.requests("a task")
+	wants(t, "the result of read_file", of[1].Results()[0], "what is remembered")
+	wants(t, "the result of the command", of[2].Results()[0], "what is remembered")
+	if _, err := os.Stat(filepath.Join(ga, "memory", "mine")); err == nil {
+		t.Error("an agent has written to memory/")
+	}
 	for _, r := range d.model.Requests() {
 		if got := r.Header.Get("Authorization"); got != "Bearer sk-of-this-test" {
 			t.Errorf("Authorization %q", got)
 		}
+	}
+}
+
+// A prompt file works where the command line says, with the tools that it names.
+func TestPromptFilesWithSettings(t *testing.T) {
+	t.Parallel()
+	d := newPlace(t, llmtest.ByTurn(call("read_file", "path", "note.txt"), llmtest.Done("read")))
+	d.sh(`mkdir app; echo "the note" > app/note.txt; echo "read the note" > one.txt; cp one.txt two.txt`)
+	for _, args := range [][]string{{"func", "one.txt"}, {"map", "two.txt"}} {
+		before := d.model.Count()
+		if out, errOut, code := d.cli(append(args, "--work-dir", "app", "--tools", "read_file")...); code != 0 {
+			t.Fatalf("%s exits with %d: %s%s", args[0], code, out, errOut)
+		}
+		of := d.model.Requests()[before:]
+		if got := of[0].ToolNames(); !slices.Equal(got, []string{"read_file", "attempt_completion"}) {
+			t.Errorf("%s offers %q", args[0], got)
+		}
+		wants(t, "the result of read_file", of[1].Results()[0], "the note")
 	}
 }

@@ -94,6 +94,37 @@ func TestTwentyTasksOnAnLLMThatAllowsTwo(t *testing.T) {
 	}
 }
 
+// A wait at the provider's rate limit is no silence: whoever looks sees it.
+func TestWaitAtARateLimitIsShown(t *testing.T) {
+	t.Parallel()
+	d := start(t, llmtest.Always(llmtest.Status(429, "slow down, please").RetryAfter(time.Hour/10)))
+	before := time.Now()
+	d.begin("a", "begin")
+	d.until("status.json says that it waits", func() bool {
+		st := d.status("a")
+		return st != nil && st.Waiting != nil
+	})
+	w := d.status("a").Waiting
+	if left := w.Until.Sub(before); left < 6*time.Minute || left > 10*time.Minute || w.Since.Before(before.Add(-time.Second)) || w.Since.After(time.Now()) {
+		t.Errorf("waits since %s, until %s; it was asked at %s and told to wait for six minutes", w.Since, w.Until, before)
+	}
+	wants(t, "why it waits", w.Why, "rate_limit", "slow down, please")
+	ls, _, _ := d.cli("ls")
+	wants(t, "ls", ls, "running, waits, ", " left", "slow down, please")
+	show, _, _ := d.cli("show", "a")
+	wants(t, "show", show, "waits", "slow down, please")
+	wants(t, "events.jsonl", d.read(d.task("a", "events.jsonl")), `"event":"waits"`, "slow down, please")
+	d.sh(`touch temp/a/_stop`)
+	text := d.output("a", 0)
+	wants(t, "output.txt", text, "[waits 6m", "slow down, please]")
+	if n := strings.Count(text, "[waits"); n != 1 {
+		t.Errorf("the output speaks of the wait %d times, want 1", n)
+	}
+	if st := d.comes("a", taskdir.AwaitingReply); st.Waiting != nil {
+		t.Errorf("after the round it waits for %+v", st.Waiting)
+	}
+}
+
 func TestProviderThatOnlyFails(t *testing.T) {
 	t.Parallel()
 	d := start(t, llmtest.Always(llmtest.Status(http.StatusInternalServerError, "The server had an error.")), "GASUPERVISOR_AGENT_RETRIES=1")
@@ -140,5 +171,27 @@ func TestHalfACallIsNotRun(t *testing.T) {
 	if _, err := readable(d.path("temp", "half")); err == nil {
 		t.Error("the half call was run")
 	}
+	d.accepted()
+}
+
+// A model that does not come to an end is cut off, and paid for twice at most. What
+// it said is not kept for the requests to come.
+func TestAnswersWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	const size = 34 << 20
+	d := start(t, llmtest.Queue(
+		llmtest.Done(strings.Repeat("on and on ", size/10)).Pieces(1<<20),
+		llmtest.Done(strings.Repeat("on and on ", size/10)).Pieces(1<<20),
+		llmtest.Done("short"),
+	))
+	d.begin("a", "begin")
+	wants(t, "output.txt", d.output("a", 0), "[failed: ", "too_long", "cut off at 8 MB")
+	st := d.comes("a", taskdir.AwaitingReply)
+	if st.Error == nil || st.Error.Kind != "too_long" || st.Usage.Requests != 2 {
+		t.Errorf("error %+v after %d requests", st.Error, st.Usage.Requests)
+	}
+	d.sh(`echo "be brief" > temp/a/reply.txt`)
+	wants(t, "output1.txt", d.output("a", 1), "short")
+	d.sh(`test $(du -sk state temp/a/history.json | awk '{n += $1} END {print n}') -lt 2000`)
 	d.accepted()
 }

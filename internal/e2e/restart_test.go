@@ -111,8 +111,9 @@ func TestKillDuringACommand(t *testing.T) {
 	d := start(t, llmtest.ByTurn(command("echo once >> effects; "+sleep), llmtest.Done("I looked: it had happened.")))
 	d.begin("a", "begin")
 	d.until("the command runs", func() bool {
-		_, err := os.Stat(d.path("temp", "effects"))
-		return err == nil && len(processes(t, sleep)) > 0
+		// The shell's own line names the sleep, too, before anything of it has run.
+		effect, err := os.ReadFile(d.path("temp", "effects"))
+		return err == nil && len(effect) > 0 && len(processes(t, sleep)) > 0
 	})
 	d.kill()
 	d.start()

@@ -142,3 +142,34 @@ func TestSilentModelIsAskedAgain(t *testing.T) {
 	}
 	d.accepted()
 }
+
+// A message that was stopped in the queue joins the conversation as any other does.
+func TestStopInTheQueueKeepsTheMessage(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	d := start(t, llmtest.Route(
+		llmtest.Task("busy", llmtest.Done("done").When(gate)),
+		llmtest.Otherwise(llmtest.Always(llmtest.Done("done")))), "GASUPERVISOR_MAX_RUNNING=1")
+	d.begin("busy", "busy")
+	d.asked(1)
+	d.begin("a", "the task")
+	d.comes("a", taskdir.Queued)
+	d.sh(`touch temp/a/_stop`)
+	wants(t, "the output", d.output("a", 0), "[stopped by the supervisor]")
+	d.sh(`echo "the reply" > temp/a/reply.txt`)
+	close(gate)
+	d.output("a", 1)
+	of := d.requests("the task")
+	if len(of) != 1 {
+		t.Fatalf("%d requests, want one", len(of))
+	}
+	var said []string
+	for _, m := range of[0].Messages {
+		if m.Role == "user" {
+			said = append(said, m.Content)
+		}
+	}
+	if len(said) != 2 || !strings.HasPrefix(said[0], "[supervisor]\nthe task") || !strings.HasPrefix(said[1], "[supervisor]\nthe reply") {
+		t.Errorf("the model is told %q, want both messages with their mark", said)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
@@ -236,78 +238,109 @@ func message(raw json.RawMessage) ([]llm.Message, error) {
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		return nil, err
 	}
-	var role string
-	if v, ok := fields["role"]; !ok {
-		return nil, errors.New("there is no \"role\"; want one of system, user, assistant, tool")
-	} else if json.Unmarshal(v, &role) != nil {
-		return nil, fmt.Errorf("\"role\" is %s; want one of system, user, assistant, tool", kind(v))
+	role, err := roleOf(fields)
+	if err != nil {
+		return nil, err
 	}
-	m := llm.Message{Role: roles[strings.ToLower(role)]}
-	if m.Role == "" {
-		return nil, fmt.Errorf("\"role\" is %.40q; want one of system, user, assistant, tool", role)
-	}
-	var callExtra, resultExtra map[string]map[string]llm.RawJSON
-	var content blocks
-	for name, v := range fields {
-		var err error
-		switch name {
-		case "role":
-		case "content":
-			err = content.read(v)
-		case "tool_calls":
-			err = json.Unmarshal(v, &m.ToolCalls)
-		case "function_call":
-			var call *struct {
-				Name      string
-				Arguments json.RawMessage
-			}
-			if err = json.Unmarshal(v, &call); err == nil && call != nil {
-				m.ToolCalls = append(m.ToolCalls, llm.ToolCall{Name: call.Name, Arguments: argumentText(call.Arguments)})
-			}
-		case "tool_call_id":
-			err = json.Unmarshal(v, &m.ToolCallID)
-		case callExtraField:
-			err = json.Unmarshal(v, &callExtra)
-		case resultExtraField:
-			err = json.Unmarshal(v, &resultExtra)
-		default:
-			if bookkeeping[name] || string(v) == "null" {
-				continue
-			}
-			if m.Extra == nil {
-				m.Extra = make(map[string]llm.RawJSON)
-			}
-			m.Extra[name] = v
-		}
-		if err != nil {
+	in := incoming{m: llm.Message{Role: role}}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if err := in.field(name, fields[name]); err != nil {
 			return nil, fmt.Errorf("%q: %w", name, err)
 		}
 	}
-	m.Content = strings.Join(content.texts, "\n")
-	m.ToolCalls = append(content.calls, m.ToolCalls...)
-	if m.Role == llm.Assistant {
-		content.keepThinking(&m)
+	return in.messages()
+}
+
+func roleOf(fields map[string]json.RawMessage) (llm.Role, error) {
+	const want = "want one of system, user, assistant, tool"
+	v, ok := fields["role"]
+	if !ok {
+		return "", errors.New("there is no \"role\"; " + want)
 	}
-	if n := max(len(m.ToolCalls), len(content.results)); n > maxCalls {
+	var name string
+	if json.Unmarshal(v, &name) != nil {
+		return "", fmt.Errorf("\"role\" is %s; %s", kind(v), want)
+	}
+	role := roles[strings.ToLower(name)]
+	if role == "" {
+		return "", fmt.Errorf("\"role\" is %.40q; %s", name, want)
+	}
+	return role, nil
+}
+
+// incoming is a message while its fields are read.
+type incoming struct {
+	m       llm.Message
+	content blocks
+	// The further fields of calls and results, by their ids.
+	callExtra, resultExtra map[string]map[string]llm.RawJSON
+}
+
+func (in *incoming) field(name string, v json.RawMessage) error {
+	switch name {
+	case "role":
+	case "content":
+		return in.content.read(v)
+	case "tool_calls":
+		var calls []llm.ToolCall
+		err := json.Unmarshal(v, &calls)
+		in.m.ToolCalls = append(in.m.ToolCalls, calls...)
+		return err
+	case "function_call":
+		var call *struct {
+			Name      string
+			Arguments json.RawMessage
+		}
+		if err := json.Unmarshal(v, &call); err != nil || call == nil {
+			return err
+		}
+		in.m.ToolCalls = append(in.m.ToolCalls, llm.ToolCall{Name: call.Name, Arguments: argumentText(call.Arguments)})
+	case "tool_call_id":
+		return json.Unmarshal(v, &in.m.ToolCallID)
+	case callExtraField:
+		return json.Unmarshal(v, &in.callExtra)
+	case resultExtraField:
+		return json.Unmarshal(v, &in.resultExtra)
+	default:
+		if bookkeeping[name] || string(v) == "null" {
+			return nil
+		}
+		if in.m.Extra == nil {
+			in.m.Extra = make(map[string]llm.RawJSON)
+		}
+		in.m.Extra[name] = v
+	}
+	return nil
+}
+
+// messages is what the message is here.
+func (in *incoming) messages() ([]llm.Message, error) {
+	m, results := in.m, in.content.results
+	m.Content = strings.Join(in.content.texts, "\n")
+	m.ToolCalls = append(in.content.calls, m.ToolCalls...)
+	if m.Role == llm.Assistant {
+		in.content.keepThinking(&m)
+	}
+	if n := max(len(m.ToolCalls), len(results)); n > maxCalls {
 		return nil, fmt.Errorf("%d calls or results; %d are the limit of one message", n, maxCalls)
 	}
 	for i, call := range m.ToolCalls {
-		if extra := callExtra[call.ID]; extra != nil {
+		if extra := in.callExtra[call.ID]; extra != nil {
 			m.ToolCalls[i].Extra = extra
 		}
 	}
-	for i, r := range content.results {
-		content.results[i].Extra = resultExtra[r.ToolCallID]
+	for i, r := range results {
+		results[i].Extra = in.resultExtra[r.ToolCallID]
 	}
 	switch {
-	case len(content.results) == 0:
+	case len(results) == 0:
 		return []llm.Message{m}, nil
 	case m.Role == llm.Assistant:
-		return append([]llm.Message{m}, content.results...), nil
+		return append([]llm.Message{m}, results...), nil
 	case m.Content == "":
-		return content.results, nil
+		return results, nil
 	}
-	return append(content.results, m), nil
+	return append(results, m), nil
 }
 
 // blocks is what the content of a message holds.

@@ -99,6 +99,8 @@ func TestImport(t *testing.T) {
 			[]llm.Message{user("x"), withExtra(says("y"), "reasoning_content", `"a < b"`, "thinking_blocks", `[{"type":"thinking","thinking":"a < b","signature":"sig"},{"type":"redacted_thinking","data":"zz"}]`)}},
 		"functions": {`[{"role":"user","content":"x"},{"role":"assistant","content":null,"function_call":{"name":"n","arguments":"{\"a\":1}"}},{"role":"function","name":"n","content":"1"}]`,
 			[]llm.Message{user("x"), says("", `c00000001 n {"a":1}`), withExtra(result("c00000001", "1"), "name", `"n"`)}},
+		"calls in both forms": {`[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"n","arguments":"{}"}}],"function_call":{"name":"f","arguments":"{}"}}]`,
+			[]llm.Message{user("x"), says("", "c00000001 f", "a n"), result("c00000001", noResult), result("a", noResult)}},
 		"call fields": {`[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"a","extra_content":{"s":1},"function":{"name":"count","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"1"}]`,
 			[]llm.Message{user("x"), callWithExtra, result("a", "1")}},
 		"message fields": {`[{"role":"user","content":"x","timestamp":5,"name":"Ann"},{"role":"assistant","content":"y","id":"1","reasoning_details":[{"d":1}]}]`,

@@ -53,77 +53,100 @@ func (e *InvalidError) Error() string { return fmt.Sprintf("message %d: %s", e.M
 //
 // User messages may follow each other. No messages at all are valid.
 func Validate(msgs []llm.Message) error {
-	ids := make(map[string]struct{})
-	var open []string
-	started := false
+	r := reader{ids: make(map[string]struct{})}
 	for i, m := range msgs {
-		bad := func(format string, args ...any) error {
-			return &InvalidError{Message: i, Why: fmt.Sprintf(format, args...)}
+		why := r.place(msgs, i)
+		if why == "" {
+			why = contentProblem(m)
 		}
-		if len(open) > 0 && m.Role != llm.ToolRole {
-			return bad("call %q is not answered before it", open[0])
+		if why == "" {
+			why = r.calls(m.ToolCalls)
 		}
-		switch m.Role {
-		case llm.System:
-			if i > 0 {
-				return bad("a system message that is not the first message")
-			}
-		case llm.User:
-		case llm.Assistant:
-			if !started {
-				return bad("an assistant message before any user message")
-			}
-			if msgs[i-1].Role == llm.Assistant {
-				return bad("an assistant message follows another")
-			}
-		case llm.ToolRole:
-			at := slices.Index(open, m.ToolCallID)
-			if at < 0 {
-				return bad("answers call %q, which is not open", m.ToolCallID)
-			}
-			open = slices.Delete(open, at, at+1)
-		default:
-			return bad("role %q", m.Role)
-		}
-		started = started || m.Role != llm.System
-
-		if blank(m.Content) && (len(m.ToolCalls) == 0 || m.Content != "") {
-			return bad("blank")
-		}
-		if !utf8.ValidString(m.Content) {
-			return bad("content is not UTF-8")
-		}
-		if m.Role != llm.ToolRole && m.ToolCallID != "" {
-			return bad("a %s message answers a call", m.Role)
-		}
-		if m.Role != llm.Assistant && len(m.ToolCalls) > 0 {
-			return bad("a %s message has calls", m.Role)
-		}
-		if why := extraProblem(m.Extra, messageFields); why != "" {
-			return bad("%s", why)
-		}
-		for _, call := range m.ToolCalls {
-			switch _, used := ids[call.ID]; {
-			case !validID(call.ID):
-				return bad("call id %q", call.ID)
-			case used:
-				return bad("call id %q is used twice", call.ID)
-			case !validName(call.Name):
-				return bad("call %q has the name %q", call.ID, call.Name)
-			case !validArguments(call.Arguments):
-				return bad("arguments of call %q are not a JSON object", call.ID)
-			}
-			if why := extraProblem(call.Extra, callFields); why != "" {
-				return bad("call %q: %s", call.ID, why)
-			}
-			ids[call.ID] = struct{}{}
-			open = append(open, call.ID)
+		if why != "" {
+			return &InvalidError{Message: i, Why: why}
 		}
 	}
-	if len(open) > 0 {
-		return &InvalidError{Message: len(msgs), Why: fmt.Sprintf("call %q is not answered", open[0])}
+	if len(r.open) > 0 {
+		return &InvalidError{Message: len(msgs), Why: fmt.Sprintf("call %q is not answered", r.open[0])}
 	}
 	return nil
+}
+
+// reader is what Validate knows of the messages before the one that it looks at.
+type reader struct {
+	ids     map[string]struct{} // of all calls
+	open    []string            // of those that are not answered
+	started bool                // there was a message other than the system's
+}
+
+// place says what speaks against message i where it stands; "" for nothing.
+func (r *reader) place(msgs []llm.Message, i int) string {
+	m := msgs[i]
+	if len(r.open) > 0 && m.Role != llm.ToolRole {
+		return fmt.Sprintf("call %q is not answered before it", r.open[0])
+	}
+	switch m.Role {
+	case llm.System:
+		if i > 0 {
+			return "a system message that is not the first message"
+		}
+		return ""
+	case llm.User:
+	case llm.Assistant:
+		if !r.started {
+			return "an assistant message before any user message"
+		}
+		if msgs[i-1].Role == llm.Assistant {
+			return "an assistant message follows another"
+		}
+	case llm.ToolRole:
+		at := slices.Index(r.open, m.ToolCallID)
+		if at < 0 {
+			return fmt.Sprintf("answers call %q, which is not open", m.ToolCallID)
+		}
+		r.open = slices.Delete(r.open, at, at+1)
+	default:
+		return fmt.Sprintf("role %q", m.Role)
+	}
+	r.started = true
+	return ""
+}
+
+// contentProblem says what is wrong with a message wherever it stands; "" for nothing.
+func contentProblem(m llm.Message) string {
+	switch {
+	case blank(m.Content) && (len(m.ToolCalls) == 0 || m.Content != ""):
+		return "blank"
+	case !utf8.ValidString(m.Content):
+		return "content is not UTF-8"
+	case m.Role != llm.ToolRole && m.ToolCallID != "":
+		return fmt.Sprintf("a %s message answers a call", m.Role)
+	case m.Role != llm.Assistant && len(m.ToolCalls) > 0:
+		return fmt.Sprintf("a %s message has calls", m.Role)
+	}
+	return extraProblem(m.Extra, messageFields)
+}
+
+// calls opens the calls of a message, and says what is wrong with one of them.
+func (r *reader) calls(calls []llm.ToolCall) string {
+	for _, call := range calls {
+		switch _, used := r.ids[call.ID]; {
+		case !validID(call.ID):
+			return fmt.Sprintf("call id %q", call.ID)
+		case used:
+			return fmt.Sprintf("call id %q is used twice", call.ID)
+		case !validName(call.Name):
+			return fmt.Sprintf("call %q has the name %q", call.ID, call.Name)
+		case !validArguments(call.Arguments):
+			return fmt.Sprintf("arguments of call %q are not a JSON object", call.ID)
+		}
+		if why := extraProblem(call.Extra, callFields); why != "" {
+			return fmt.Sprintf("call %q: %s", call.ID, why)
+		}
+		r.ids[call.ID] = struct{}{}
+		r.open = append(r.open, call.ID)
+	}
+	return ""
 }
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -26,7 +27,8 @@ func TestProtocolIsDocumented(t *testing.T) {
 		"key of context.json":       mapKeys(files, "internal/round/parsesettings.go", "settingKeys"),
 		"reason":                    constants(files, "internal/round/round.go", "Reason"),
 		"kind of failed request":    constants(files, "internal/llm/error.go", "ErrorKind"),
-		"tool":                      constants(files, "internal/tool/builtin/builtin.go", ""),
+		"kind of failure":           failureKinds(files),
+		"tool":                      toolNames(),
 		"file name of the protocol": protocolNames(files),
 		"event":                     eventNames(files),
 	} {
@@ -112,6 +114,45 @@ func constants(files []file, name, typeName string) (values []string) {
 	return values
 }
 
+// failureKinds are the texts that a round.Failure is made with.
+func failureKinds(files []file) (kinds []string) {
+	add := func(e ast.Expr) {
+		if s := text(e); s != "" && !slices.Contains(kinds, s) {
+			kinds = append(kinds, s)
+		}
+	}
+	for _, f := range files {
+		if f.test || f.pkg() != "session" && f.pkg() != "internal/agent" {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.KeyValueExpr:
+				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Kind" {
+					add(n.Value)
+				}
+			case *ast.CallExpr:
+				if fun, ok := n.Fun.(*ast.Ident); ok && fun.Name == "fail" && f.pkg() == "internal/agent" {
+					add(n.Args[0])
+				}
+			}
+			return true
+		})
+	}
+	return kinds
+}
+
+// toolNames are those of the files that describe tools to models.
+func toolNames() (names []string) {
+	for _, pattern := range []string{"../tool/builtin/descriptions/*.md", "../tool/skill/*.md"} {
+		paths, _ := filepath.Glob(pattern)
+		for _, p := range paths {
+			names = append(names, strings.TrimSuffix(filepath.Base(p), ".md"))
+		}
+	}
+	return names
+}
+
 func protocolNames(files []file) (found []string) {
 	for _, s := range constants(files, "internal/taskdir/names.go", "") {
 		if s[0] != '.' && regexp.MustCompile(`^[a-z_]+(\.[a-z]+)?$`).MatchString(s) {
@@ -141,6 +182,25 @@ func eventNames(files []file) (found []string) {
 		})
 	}
 	return found
+}
+
+// TestMapIsWhole wants every package in the map that docs/architecture.md draws.
+func TestMapIsWhole(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, chart, _ := strings.Cut(string(doc), "\n## Packages\n")
+	chart, _, _ = strings.Cut(chart, "\n## ")
+	seen := map[string]bool{}
+	for _, f := range load(t) {
+		if pkg := f.pkg(); pkg != "" && !seen[pkg] {
+			seen[pkg] = true
+			if !regexp.MustCompile(`\b` + regexp.QuoteMeta(path.Base(pkg)) + `\b`).MatchString(chart) {
+				t.Errorf("package %s is not in the map of docs/architecture.md", pkg)
+			}
+		}
+	}
 }
 
 // TestLinks looks for links in the docs that lead to no file.

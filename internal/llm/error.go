@@ -21,6 +21,7 @@ const (
 	KindBrokenStream  ErrorKind = "broken_stream"  // ended without a finish reason
 	KindIdle          ErrorKind = "idle_timeout"   // nothing came for the idle timeout
 	KindNoChoices     ErrorKind = "no_choices"     // 200 without an answer in it
+	KindTooLong       ErrorKind = "too_long"       // the answer did not end; asked for again once at most
 )
 
 // Final reports whether retrying the same request on the same LLM is useless.

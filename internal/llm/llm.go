@@ -7,7 +7,10 @@
 // the scripted server that tests share.
 package llm
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Client asks a model for one assistant message.
 //
@@ -112,6 +115,18 @@ type Delta struct {
 	// Restarted, when set, voids every delta before it: the answer broke off for
 	// this reason and is asked for again.
 	Restarted *Error
+	// Waits, when set, says what the request waits for before it is made, or made
+	// again; the zero Wait says that it waits no more.
+	Waits *Wait
+}
+
+// Wait is a request that is held back: by a provider's rate limit, between attempts,
+// or for others that are under way.
+type Wait struct {
+	Since time.Time
+	// Until is zero where nobody knows.
+	Until time.Time
+	Why   string
 }
 
 // Response is a complete answer.

@@ -34,10 +34,7 @@ func goDefinitions(src string) []Definition {
 	for _, d := range file.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
-			end := d.Type.End()
-			if d.Recv != nil || d.Name != nil {
-				add(d.Pos(), 0, text(d.Pos(), end))
-			}
+			add(d.Pos(), 0, text(d.Pos(), d.Type.End()))
 		case *ast.GenDecl:
 			for _, spec := range d.Specs {
 				switch spec := spec.(type) {
@@ -47,7 +44,7 @@ func goDefinitions(src string) []Definition {
 					// Those that others can name; the rest is detail.
 					for _, n := range spec.Names {
 						if n.IsExported() {
-							add(n.Pos(), 0, d.Tok.String()+" "+n.Name+" "+text1(spec.Type, text))
+							add(n.Pos(), 0, d.Tok.String()+" "+n.Name+" "+exprText(spec.Type, text))
 						}
 					}
 				}
@@ -57,7 +54,8 @@ func goDefinitions(src string) []Definition {
 	return found
 }
 
-func text1(e ast.Expr, text func(from, to token.Pos) string) string {
+// exprText is the text of an expression that may be missing.
+func exprText(e ast.Expr, text func(from, to token.Pos) string) string {
 	if e == nil {
 		return ""
 	}
@@ -81,6 +79,6 @@ func goType(spec *ast.TypeSpec, text func(from, to token.Pos) string, add func(t
 			}
 		}
 	default:
-		add(spec.Pos(), 0, strings.TrimSpace(head)+" "+text1(spec.Type, text))
+		add(spec.Pos(), 0, strings.TrimSpace(head)+" "+exprText(spec.Type, text))
 	}
 }

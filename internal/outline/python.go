@@ -60,83 +60,108 @@ type pythonLine struct {
 }
 
 func pythonLines(src string) []pythonLine {
-	var lines []pythonLine
-	var b strings.Builder
-	line, depth, indent, begun := 1, 0, 0, 1
-	start := true
-	flush := func() {
-		if s := strings.TrimSpace(b.String()); s != "" {
-			lines = append(lines, pythonLine{begun, indent, s})
-		}
-		b.Reset()
-		start, indent, begun = true, 0, line
-	}
-	for i := 0; i < len(src); {
-		c := src[i]
-		if start {
-			switch c {
-			case ' ':
-				indent++
-				i++
-				continue
-			case '\t':
-				indent += 8 - indent%8
-				i++
-				continue
-			case '\f', '\r':
-				i++
-				continue
-			}
-			start = false
-		}
-		switch {
-		case c == '\n':
-			i++
-			line++
-			if depth == 0 {
-				flush()
-			} else {
-				b.WriteByte(' ')
-			}
-		case c == '\\' && strings.HasPrefix(strings.TrimPrefix(src[i+1:], "\r"), "\n"):
-			i += 1 + strings.IndexByte(src[i+1:], '\n') + 1
-			line++
-			b.WriteByte(' ')
-		case c == '#':
-			if n := strings.IndexByte(src[i:], '\n'); n >= 0 {
-				i += n
-			} else {
-				i = len(src)
-			}
-		case c == '"' || c == '\'':
-			end := pythonStringEnd(src, i)
-			if n := strings.Count(src[i:end], "\n"); n > 0 {
-				line += n
-				b.WriteString(`"..."`)
-			} else {
-				b.WriteString(src[i:end])
-			}
-			i = end
-		default:
-			switch c {
-			case '(', '[', '{':
-				depth++
-			case ')', ']', '}':
-				depth = max(depth-1, 0)
-			case 'd', 'c', 'a':
-				// A bracket that is never closed must not swallow the rest of the file.
-				if depth > 0 && (i == 0 || src[i-1] == '\n') && pythonHead.MatchString(src[i:min(len(src), i+80)]) {
-					depth = 0
-					flush()
-					start = false
-				}
-			}
-			b.WriteByte(c)
-			i++
+	r := &pythonReader{src: src, line: 1, begun: 1, start: true}
+	for r.i < len(src) {
+		if !r.start || !r.indentation() {
+			r.start = false
+			r.step()
 		}
 	}
-	flush()
-	return lines
+	r.flush()
+	return r.lines
+}
+
+// pythonReader puts the lines of a text together.
+type pythonReader struct {
+	src   string
+	i     int // where it reads
+	line  int
+	lines []pythonLine
+
+	// The line of code so far: where it began, and how many brackets are open.
+	text          strings.Builder
+	begun, indent int
+	depth         int
+	start         bool // nothing but blanks yet
+}
+
+// flush ends the line of code.
+func (r *pythonReader) flush() {
+	if s := strings.TrimSpace(r.text.String()); s != "" {
+		r.lines = append(r.lines, pythonLine{r.begun, r.indent, s})
+	}
+	r.text.Reset()
+	r.start, r.indent, r.begun = true, 0, r.line
+}
+
+// indentation reads a blank at the beginning of a line; false where there is none.
+func (r *pythonReader) indentation() bool {
+	switch r.src[r.i] {
+	case ' ':
+		r.indent++
+	case '\t':
+		r.indent += 8 - r.indent%8
+	case '\f', '\r':
+	default:
+		return false
+	}
+	r.i++
+	return true
+}
+
+// step reads a piece of code: a character, a text, a comment, the end of a line.
+func (r *pythonReader) step() {
+	rest := r.src[r.i:]
+	switch c := rest[0]; {
+	case c == '\n':
+		r.i++
+		r.line++
+		if r.depth == 0 {
+			r.flush()
+		} else {
+			r.text.WriteByte(' ')
+		}
+	case c == '\\' && strings.HasPrefix(strings.TrimPrefix(rest[1:], "\r"), "\n"):
+		r.i += strings.IndexByte(rest, '\n') + 1
+		r.line++
+		r.text.WriteByte(' ')
+	case c == '#':
+		if n := strings.IndexByte(rest, '\n'); n >= 0 {
+			r.i += n
+		} else {
+			r.i = len(r.src)
+		}
+	case c == '"' || c == '\'':
+		end := pythonStringEnd(r.src, r.i)
+		if n := strings.Count(r.src[r.i:end], "\n"); n > 0 {
+			r.line += n
+			r.text.WriteString(`"..."`)
+		} else {
+			r.text.WriteString(r.src[r.i:end])
+		}
+		r.i = end
+	default:
+		r.bracket(c)
+		r.text.WriteByte(c)
+		r.i++
+	}
+}
+
+// bracket counts those that are open. One that is never closed must not swallow the
+// rest of the file: what begins a definition at the beginning of a line ends it.
+func (r *pythonReader) bracket(c byte) {
+	switch c {
+	case '(', '[', '{':
+		r.depth++
+	case ')', ']', '}':
+		r.depth = max(r.depth-1, 0)
+	case 'd', 'c', 'a':
+		if r.depth > 0 && (r.i == 0 || r.src[r.i-1] == '\n') && pythonHead.MatchString(r.src[r.i:min(len(r.src), r.i+80)]) {
+			r.depth = 0
+			r.flush()
+			r.start = false
+		}
+	}
 }
 
 // pythonStringEnd returns the index behind the text whose quote is at i. A text

@@ -30,10 +30,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/atomicfile"
 	"github.com/gasupervisor/gasupervisor/internal/journal"
+	"github.com/gasupervisor/gasupervisor/internal/lock"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
 
@@ -68,8 +70,20 @@ const hiddenPrefix = ".packing-"
 
 // Prune packs the tasks whose sessions ended longer than After ago and to which
 // nothing was written since. It goes on after a task that cannot be packed, and
-// returns the errors joined. One process at a time may call it for a TempDir.
+// returns the errors joined. Where another process is packing to Dest the error is a
+// *lock.HeldError: of two that pack one task, one would archive what the other is
+// deleting.
 func Prune(ctx context.Context, c Config) ([]Packed, error) {
+	if !c.DryRun {
+		if err := os.MkdirAll(c.Dest, 0o700); err != nil {
+			return nil, err
+		}
+		alone, err := lock.Acquire(c.Dest)
+		if err != nil {
+			return nil, fmt.Errorf("pack tasks: %w", err)
+		}
+		defer alone.Release()
+	}
 	root, err := taskdir.OpenRoot(c.TempDir)
 	if err != nil {
 		return nil, err
@@ -177,9 +191,6 @@ func (c Config) archive(ctx context.Context, hidden string) (string, error) {
 	if !ok || place == "" {
 		return "", fmt.Errorf("%s has no name that this program gives", hidden)
 	}
-	if err := os.MkdirAll(c.Dest, 0o700); err != nil {
-		return "", err
-	}
 	journals, err := c.journals(place)
 	if err != nil {
 		return "", err
@@ -281,7 +292,7 @@ func addTree(ctx context.Context, t *tar.Writer, dir, as string) error {
 		if err := t.WriteHeader(h); err != nil || !fi.Mode().IsRegular() {
 			return err
 		}
-		f, err := root.Open(name)
+		f, err := openRegular(root, name)
 		if err != nil {
 			return err
 		}
@@ -289,4 +300,17 @@ func addTree(ctx context.Context, t *tar.Writer, dir, as string) error {
 		_, err = io.Copy(t, io.LimitReader(f, fi.Size()))
 		return err
 	})
+}
+
+// openRegular opens a file that was seen to be a regular one. Agents may write in
+// there still: where a pipe has taken its place, opening that keeps nobody waiting.
+func openRegular(root *os.Root, name string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return nil, errors.Join(&fs.PathError{Op: "pack", Path: name, Err: fs.ErrInvalid}, err, f.Close())
+	}
+	return f, nil
 }

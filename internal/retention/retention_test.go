@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/journal"
+	"github.com/gasupervisor/gasupervisor/internal/lock"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
 
@@ -160,6 +161,33 @@ func TestPruneFinishesWhatWasKilled(t *testing.T) {
 }
 
 // Killed between the note and the rename: the task is as it was, and packed again.
+// Who packs the same task at the same time would archive what is being deleted.
+func TestPruneIsAlone(t *testing.T) {
+	p := newPlace(t)
+	p.task("old", taskdir.Ended, 2*time.Hour)
+	if err := os.MkdirAll(p.Dest, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other, err := lock.Acquire(p.Dest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packed, err := Prune(t.Context(), p.Config); !errors.Is(err, lock.ErrHeld) || len(packed) > 0 {
+		t.Errorf("beside another one: %v, %v", packed, err)
+	}
+	p.DryRun = true
+	if packed, err := Prune(t.Context(), p.Config); err != nil || len(packed) != 1 {
+		t.Errorf("a dry run beside another one: %v, %v", packed, err)
+	}
+	p.DryRun = false
+	if err := other.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if packed, err := Prune(t.Context(), p.Config); err != nil || len(packed) != 1 {
+		t.Errorf("afterwards: %v, %v", packed, err)
+	}
+}
+
 func TestPruneForgetsWhatWasNotBegun(t *testing.T) {
 	p := newPlace(t)
 	p.task("waiting", taskdir.AwaitingReply, 2*time.Hour)

@@ -84,7 +84,23 @@ type Resumed struct {
 	// without a recorded result: their outcome is unknown and they are never run
 	// again unasked.
 	Begun map[string]bool
+	// Cut is what the length limit took of the last recorded answer, where nothing
+	// follows it yet.
+	Cut Cut
 }
+
+// Cut says what the length limit took of an answer.
+type Cut string
+
+// What it can take.
+const (
+	NotCut Cut = ""
+	// CutText is an answer whose text goes on.
+	CutText Cut = "text"
+	// CutCalls is one that has lost its calls, of which the last may have been half a
+	// call, and perhaps some of its text.
+	CutCalls Cut = "calls"
+)
 
 // Prepared is the constant head of every request of a session.
 type Prepared struct {
@@ -136,6 +152,14 @@ type (
 	// and is asked for again.
 	AnswerRestarted struct{ Reason string }
 
+	// Waits says that the turn's request is held back, by a rate limit or between
+	// attempts, and why; with an empty Why, that it no longer is. Until is zero where
+	// nobody knows.
+	Waits struct {
+		Since, Until time.Time
+		Why          string
+	}
+
 	// Answered records a complete answer of the model. Durable before any of its
 	// calls runs.
 	Answered struct {
@@ -150,6 +174,8 @@ type (
 		Window int
 		// Begun names the calls that will change something.
 		Begun []string
+		// Cut is what the length limit took of the answer.
+		Cut Cut
 		// Estimated is what requests of this answer are taken to have cost that did not
 		// report it, where a budget is in force.
 		Estimated llm.Amount
@@ -222,6 +248,7 @@ func (HeadPrepared) event()    {}
 func (TurnStarted) event()     {}
 func (TextStreamed) event()    {}
 func (AnswerRestarted) event() {}
+func (Waits) event()           {}
 func (Answered) event()        {}
 func (ToolBegun) event()       {}
 func (ToolEnded) event()       {}
@@ -268,11 +295,14 @@ type Outcome struct {
 
 // Failure is a readable cause: what, where, and what to do.
 type Failure struct {
-	// Kind is an llm.ErrorKind or one of context, policy, history, journal,
-	// panic, no_answer, max_turns, timeout, budget, loop.
+	// Kind is an llm.ErrorKind, or one of those that docs/protocol.md lists beside the
+	// reasons.
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
 }
+
+// SupervisorMark begins a round's message in the conversation, where models see it.
+const SupervisorMark = "[supervisor]\n"
 
 // The causes with which a session cancels a runner's context. A runner that is
 // stopped or replaced records what it has (a partial answer, results of tools

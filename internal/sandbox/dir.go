@@ -29,7 +29,11 @@ func (d *Dir) Close() error { return d.root.Close() }
 // Entries returns the entries that the task may read, by name, and whether there
 // are more than limit, in which case any limit of them are returned.
 func (d *Dir) Entries(limit int) (entries []fs.DirEntry, more bool, err error) {
-	h, err := d.root.Open(".")
+	var h *os.File
+	err = d.policy.User.act(func() (err error) {
+		h, err = d.root.Open(".")
+		return err
+	})
 	if err != nil {
 		return nil, false, err
 	}
@@ -60,7 +64,12 @@ func (d *Dir) Open(name string) (*os.File, error) {
 	if err := d.check(name); err != nil {
 		return nil, err
 	}
-	return openRegular(d.root, name, os.O_RDONLY)
+	var file *os.File
+	err := d.policy.User.act(func() (err error) {
+		file, err = openRegular(d.root, name, os.O_RDONLY)
+		return err
+	})
+	return file, err
 }
 
 // OpenDir opens the directory name in the directory.
@@ -68,7 +77,11 @@ func (d *Dir) OpenDir(name string) (*Dir, error) {
 	if err := d.check(name); err != nil {
 		return nil, err
 	}
-	sub, err := openStep(d.root, name)
+	var sub *os.Root
+	err := d.policy.User.act(func() (err error) {
+		sub, err = openStep(d.root, name)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -232,12 +232,21 @@ func (f *Files) tryAt(abs string, access Access, create bool, do func(place) err
 	if dangling {
 		return ErrDangling
 	}
-	at, done, err := f.place(real, access, create)
+	base, steps, name, err := f.place(real, access, create)
 	if err != nil {
 		return err
 	}
-	defer done()
-	return do(at)
+	if f.policy.Unrestricted {
+		defer base.Close()
+	}
+	return f.policy.User.act(func() error {
+		root, done, err := walk(base, steps, create)
+		if err != nil {
+			return err
+		}
+		defer done()
+		return do(place{root, name, real})
+	})
 }
 
 // vague keeps an error that was met outside of the granted paths from telling
@@ -249,48 +258,44 @@ func (f *Files) vague(abs string, access Access, err error) error {
 	return err
 }
 
-// place opens the directory that holds real, which is free of links, from the
-// outermost grant that covers it, so that the fewest directories are trusted to
-// be what they were. done closes what was opened for this call.
-func (f *Files) place(real string, access Access, create bool) (_ place, done func(), err error) {
-	dir, name := filepath.Dir(real), filepath.Base(real)
-	if dir == real {
+// place opens where the way to real begins, which is free of links: the outermost
+// grant that covers it, so that the fewest directories are trusted to be what they
+// were. steps lead from there to the directory that holds it under name. Without
+// restrictions base is the caller's to close.
+func (f *Files) place(real string, access Access, create bool) (base *os.Root, steps []string, name string, err error) {
+	dir := filepath.Dir(real)
+	if name = filepath.Base(real); dir == real {
 		name = "."
 	}
 	if f.policy.Unrestricted {
-		root, err := openBase(dir, create)
-		if err != nil {
-			return place{}, nil, err
-		}
-		return place{root, name, real}, func() { root.Close() }, nil
+		base, err = openBase(dir, create, nil)
+		return base, nil, name, err
 	}
-	base, ok := f.policy.grant(real, access)
+	grant, ok := f.policy.grant(real, access)
 	if !ok {
-		return place{}, nil, f.policy.Check(real, access)
+		return nil, nil, "", f.policy.Check(real, access)
 	}
 	isDir := true
-	if fi, err := os.Lstat(base); err == nil {
+	if fi, err := os.Lstat(grant); err == nil {
 		isDir = fi.IsDir()
 	}
 	switch {
-	case !isDir || base == real && create:
-		base = filepath.Dir(base)
-	case base == real:
+	case !isDir || grant == real && create:
+		grant = filepath.Dir(grant)
+	case grant == real:
 		dir, name = real, "."
 	}
-	root, err := f.root(base, create)
+	if base, err = f.root(grant, create); err != nil {
+		return nil, nil, "", err
+	}
+	rel, err := filepath.Rel(grant, dir)
 	if err != nil {
-		return place{}, nil, err
+		return nil, nil, "", err
 	}
-	rel, err := filepath.Rel(base, dir)
-	if err != nil {
-		return place{}, nil, err
+	if rel != "." {
+		steps = strings.Split(rel, string(filepath.Separator))
 	}
-	if rel == "." {
-		return place{root, name, real}, func() {}, nil
-	}
-	at, done, err := walk(root, strings.Split(rel, string(filepath.Separator)), create)
-	return place{at, name, real}, done, err
+	return base, steps, name, nil
 }
 
 // root returns the handle of a granted directory, or of the one that holds a
@@ -301,7 +306,7 @@ func (f *Files) root(base string, create bool) (*os.Root, error) {
 	if r, ok := f.roots[base]; ok {
 		return r, nil
 	}
-	r, err := openBase(base, create)
+	r, err := openBase(base, create, f.policy.User)
 	if err != nil {
 		return nil, err
 	}

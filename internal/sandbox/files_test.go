@@ -260,7 +260,7 @@ func TestFilesGrantSwapped(t *testing.T) {
 	if b, err := g.files.ReadFile("secret", 10); !refused(err) {
 		t.Errorf("got %q, %v", b, err)
 	}
-	if root, err := openBase(g.granted, false); !errors.Is(err, errChanged) {
+	if root, err := openBase(g.granted, false, nil); !errors.Is(err, errChanged) {
 		t.Errorf("opening the link gives %v, %v", root, err)
 	}
 	if _, err := g.files.WriteFile("new", []byte("x"), 0o644); !refused(err) {
@@ -420,6 +420,32 @@ func BenchmarkReadFile(b *testing.B) {
 	for b.Loop() {
 		if _, err := f.ReadFile("a/b/c/f", 1<<20); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// Whatever stands in the place of a task's directory when its rights are worked out,
+// they are for that place, and for nowhere that a link leads.
+func TestTaskDirIsALink(t *testing.T) {
+	g := newGround(t, nil)
+	g.link(g.outside, "temp/link")
+	for name, ask := range map[string]Ask{
+		"the task's":   {TaskDir: g.path("temp/link"), Writes: true},
+		"its parent's": {TaskDir: g.task, Parents: []string{g.path("temp/link")}, Writes: true},
+	} {
+		p, err := Build(Ceiling{TempDir: g.temp}.Resolve(), ask.Resolve())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := OpenFiles(p)
+		defer f.Close()
+		for _, path := range []string{g.path("outside/secret"), g.path("temp/link/secret")} {
+			if b, err := f.ReadFile(path, 100); err == nil {
+				t.Errorf("%s: %s holds %q", name, path, b)
+			}
+		}
+		if _, err := f.WriteFile(g.path("temp/link/new"), []byte("x"), 0o644); err == nil {
+			t.Errorf("%s: written through it", name)
 		}
 	}
 }

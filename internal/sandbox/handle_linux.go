@@ -16,3 +16,12 @@ func handlePath(root *os.Root) (path string, ok bool) {
 	path, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", h.Fd()))
 	return path, err == nil
 }
+
+// mountsHere lists the mounts that the daemon sees; none where /proc does not answer.
+func mountsHere() []mounted {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	return parseMounts(string(text))
+}

@@ -53,6 +53,8 @@ type Ceiling struct {
 	// Unrestricted allows all that the daemon's user can do, but for what is
 	// refused whatever was granted.
 	Unrestricted bool
+	// User, where not nil, is whom file tools act as.
+	User *User
 	// Protocol reports whether name, in a task directory, belongs to the file
 	// protocol and is not for file tools to write. Nil: none does.
 	Protocol func(name string) bool
@@ -108,6 +110,8 @@ type Policy struct {
 	Fence string
 	// Unrestricted makes the grants irrelevant; the exceptions stand.
 	Unrestricted bool
+	// User is whom file tools act as: see Ceiling.
+	User *User
 
 	tempDir  string
 	protocol func(name string) bool
@@ -153,6 +157,7 @@ func Build(c Ceiling, a Ask) (Policy, error) {
 		Protected:    cleaned(c.Protected),
 		Hidden:       cleaned(c.Hidden),
 		Unrestricted: c.Unrestricted,
+		User:         c.User,
 		tempDir:      filepath.Clean(c.TempDir),
 		protocol:     c.Protocol,
 		named:        maps.Clone(a.Named),
@@ -226,6 +231,9 @@ func (p Policy) within(c Ceiling, access Access, key, path string) error {
 	if r := p.except(path, access); r != nil {
 		r.Key = key
 		return r
+	}
+	if access == Write && inGit(path) {
+		return refuse("it lies in a .git directory, where git keeps what it runs and obeys", "name the checkout itself, in which git may be used")
 	}
 	if c.Unrestricted || under(path, p.TaskDir) || underAny(path, p.parents) && (access == Read || !slices.Contains(p.parents, path)) {
 		return nil
@@ -388,6 +396,12 @@ func gitControl(path string) bool {
 		return slices.ContainsFunc(rest[1:], control)
 	}
 	return control(rest[0])
+}
+
+// inGit reports whether path is or lies in a .git directory. Nothing in one is granted
+// by its own name: what leads git elsewhere is kept only where the whole is seen.
+func inGit(path string) bool {
+	return slices.ContainsFunc(strings.Split(path, string(filepath.Separator)), func(s string) bool { return strings.EqualFold(s, ".git") })
 }
 
 // under reports whether path is dir or lies in it. Both are clean; the prefix is

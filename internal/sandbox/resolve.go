@@ -15,9 +15,12 @@ import (
 func (c Ceiling) Resolve() Ceiling {
 	c.Roots = resolveAll(c.Roots)
 	c.Read = resolveAll(c.Read)
-	c.Protected = resolveAll(c.Protected)
-	c.Hidden = resolveAll(c.Hidden)
 	c.TempDir = resolveOr(c.TempDir)
+	c.Protected = withAliases(resolveAll(c.Protected))
+	c.Hidden = withAliases(resolveAll(c.Hidden))
+	if !c.Share {
+		c.Hidden = append(c.Hidden, withAliases([]string{c.TempDir})[1:]...)
+	}
 	c.System = slices.DeleteFunc(resolveAll(c.System), func(p string) bool {
 		_, err := os.Lstat(p)
 		return err != nil || filepath.Dir(p) == p
@@ -26,7 +29,9 @@ func (c Ceiling) Resolve() Ceiling {
 }
 
 // Resolve returns a with the links in its paths resolved. What does not exist
-// keeps its name below what does. It looks at the disk.
+// keeps its name below what does. Directories of tasks keep theirs in any case: they
+// are granted without being asked for, and what an agent puts in the place of one must
+// not say what that is. It looks at the disk.
 func (a Ask) Resolve() Ask {
 	resolveMap := func(m map[string]string) map[string]string {
 		out := make(map[string]string, len(m))
@@ -35,9 +40,12 @@ func (a Ask) Resolve() Ask {
 		}
 		return out
 	}
-	a.TaskDir = resolveOr(a.TaskDir)
+	a.TaskDir = inPlace(a.TaskDir)
 	a.WorkDir = resolveOr(a.WorkDir)
-	a.Parents = resolveAll(a.Parents)
+	a.Parents = slices.Clone(a.Parents)
+	for i, p := range a.Parents {
+		a.Parents[i] = inPlace(p)
+	}
 	a.InputFiles = resolveMap(a.InputFiles)
 	a.OutputFiles = resolveMap(a.OutputFiles)
 	a.Named = resolveMap(a.Named)
@@ -75,6 +83,15 @@ func resolveAll(paths []string) []string {
 		out = append(out, resolveOr(p))
 	}
 	return out
+}
+
+// inPlace resolves the way to path and leaves what stands there as it is: if that is a
+// link, opening it fails.
+func inPlace(path string) string {
+	if !filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(resolveOr(filepath.Dir(path)), filepath.Base(path))
 }
 
 // resolveOr returns path without links, or path as it is where that cannot be

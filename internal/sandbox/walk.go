@@ -9,23 +9,28 @@ import (
 )
 
 // openBase opens a directory by its path and makes sure that this is the
-// directory with that path, and not one that a link put there.
-func openBase(base string, create bool) (*os.Root, error) {
+// directory with that path, and not one that a link put there. What is missing it
+// makes as the user where create is set.
+func openBase(base string, create bool, u *User) (*os.Root, error) {
 	// With the dot the last element has to be a directory too, or opening it
 	// could wait for a pipe's other end.
 	root, err := os.OpenRoot(base + string(filepath.Separator) + ".")
 	if create && errors.Is(err, fs.ErrNotExist) && filepath.Dir(base) != base {
-		above, err := openBase(filepath.Dir(base), true)
+		above, err := openBase(filepath.Dir(base), true, u)
 		if err != nil {
 			return nil, err
 		}
 		defer above.Close()
-		sub, done, err := walk(above, []string{filepath.Base(base)}, true)
-		if err != nil {
-			return nil, err
-		}
-		defer done()
-		return sub.OpenRoot(".")
+		err = u.act(func() error {
+			sub, done, err := walk(above, []string{filepath.Base(base)}, true)
+			if err != nil {
+				return err
+			}
+			defer done()
+			root, err = sub.OpenRoot(".")
+			return err
+		})
+		return root, err
 	}
 	if err != nil {
 		return nil, err

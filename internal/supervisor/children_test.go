@@ -68,6 +68,7 @@ func TestChildrenEndWithTheirParentsRound(t *testing.T) {
 			emit(round.Appended{Messages: []llm.Message{{Role: llm.User, Content: in.Message}}})
 			atWork <- in.Task
 			<-ctx.Done()
+			emit(round.SpentBeside{Spent: llm.Usage{Requests: 1}})
 			if errors.Is(context.Cause(ctx), round.ErrStopped) {
 				return round.Outcome{Reason: round.Stopped}
 			}
@@ -100,4 +101,51 @@ func TestChildrenEndWithTheirParentsRound(t *testing.T) {
 		w.ended(child, "output.txt")
 	}
 	w.snapshotIs(Snapshot{Tasks: 3})
+	// What they spent after the round had given them up is the session's all the same.
+	w.tell("p", "_stop", "")
+	w.state("p", taskdir.Ended, round.Stopped)
+	if n := w.status("p").Usage.Requests; n != 1 {
+		t.Errorf("the session has spent %d requests, want the one of its subagent", n)
+	}
+}
+
+// A subagent whose directory was removed while no daemon ran is not sent out again.
+func TestChildRemovedMeanwhile(t *testing.T) {
+	atWork := make(chan struct{}, 10)
+	w := newWorld(t, t.TempDir(), runnerFunc(func(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {
+		if in.Depth > 0 {
+			emit(round.Appended{Messages: []llm.Message{{Role: llm.User, Content: in.Message}}})
+			atWork <- struct{}{}
+			<-ctx.Done()
+			return round.Outcome{Reason: round.Interrupted}
+		}
+		if in.Resumed == nil {
+			emit(round.HeadPrepared{})
+			emit(round.Appended{Messages: []llm.Message{{Role: llm.User, Content: in.Message}}})
+		}
+		wait, err := in.Spawn(ctx, "c1", 0, round.Job{Prompt: "do it"})
+		if err == nil {
+			_, err = wait()
+		}
+		if ctx.Err() != nil {
+			return round.Outcome{Reason: round.Interrupted}
+		}
+		return answers(in, emit, fmt.Sprint("I hear: ", err))
+	}))
+	w.cfg.Session.Children.MaxDepth = 1
+	w.start()
+	w.tell("p", "input.txt", "go")
+	<-atWork
+	if err := w.halt(); err != nil {
+		t.Fatal(err)
+	}
+	w.remove("p.1")
+	w.start("p", "p.1")
+	w.ended("p", "output.txt")
+	if text := w.read("p", "output.txt"); !strings.Contains(text, "its directory was removed before it was done") {
+		t.Errorf("got:\n%s", text)
+	}
+	if names, err := w.cfg.Session.Root.Names(); err != nil || len(names) != 1 || len(atWork) > 0 {
+		t.Errorf("tasks %q, %v", names, err)
+	}
 }

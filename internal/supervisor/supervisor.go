@@ -72,6 +72,8 @@ type Supervisor struct {
 type task struct {
 	session *session.Session
 	memo    *session.Memo
+	// complaints is what the last session has said of things in place of files.
+	complaints []string
 	// settling says that the task is counted in Supervisor.settling, lined that it
 	// stands in Supervisor.line, and hurried that it does so at the front.
 	settling, lined, hurried bool
@@ -105,9 +107,10 @@ type (
 	}
 	leave    struct{ place }
 	finished struct {
-		task string
-		memo *session.Memo
-		err  error
+		task       string
+		memo       *session.Memo
+		complaints []string
+		err        error
 	}
 	// settled says that a session's first look is over.
 	settled struct{ task string }
@@ -281,6 +284,7 @@ func (s *Supervisor) look(ctx context.Context, name string, hurried bool) {
 
 func (s *Supervisor) start(ctx context.Context, name string, t *task) {
 	ses := session.New(&s.cfg.Session, name, t.memo)
+	ses.Remember(t.complaints)
 	if t.stop {
 		ses.Stop()
 	}
@@ -294,7 +298,7 @@ func (s *Supervisor) start(ctx context.Context, name string, t *task) {
 func (s *Supervisor) run(ctx context.Context, name string, ses *session.Session) {
 	defer s.live.Done()
 	memo, err := runSession(ctx, ses)
-	s.send(finished{name, memo, err})
+	s.send(finished{name, memo, ses.Complaints(), err})
 }
 
 // startLined starts tasks that waited for their first look.
@@ -396,7 +400,7 @@ func (s *Supervisor) settle(ctx context.Context, t *task) {
 func (s *Supervisor) finish(ctx context.Context, m finished) {
 	t := s.tasks[m.task]
 	wanted := t.session.HasLook()
-	t.session, t.memo = nil, m.memo
+	t.session, t.memo, t.complaints = nil, m.memo, m.complaints
 	s.settle(ctx, t)
 	if m.err != nil {
 		s.troubled(t, m)
@@ -408,7 +412,7 @@ func (s *Supervisor) finish(ctx context.Context, m finished) {
 	case wanted:
 		t.trouble, t.retry = "", 0
 		s.look(ctx, m.task, true)
-	case t.memo == nil:
+	case t.memo == nil && len(t.complaints) == 0:
 		delete(s.tasks, m.task)
 	default:
 		t.trouble, t.retry = "", 0

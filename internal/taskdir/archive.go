@@ -136,16 +136,94 @@ func (d *Dir) NextOld() (int, error) {
 		return 0, pathError("list", d.join(OldDir), err)
 	}
 	defer old.close()
+	numbers, err := d.numbers(old)
+	if err != nil {
+		return 0, err
+	}
 	next := 1
+	for _, n := range numbers {
+		next = max(next, n+1)
+	}
+	return next, nil
+}
+
+// numbers lists the numbers in old/, which is open.
+func (d *Dir) numbers(old handle) (numbers []int, err error) {
 	err = d.root.each(old, func(_ view, name []byte, _ kind) {
 		if n, err := strconv.Atoi(string(name)); err == nil {
-			next = max(next, n+1)
+			numbers = append(numbers, n)
 		}
 	})
 	if err != nil {
-		return 0, pathError("list", d.join(OldDir), err)
+		return nil, pathError("list", d.join(OldDir), err)
 	}
-	return next, nil
+	return numbers, nil
+}
+
+// OwedOld returns the numbers of the directories in old/ with an output that has no
+// marker, the lowest first. Sessions get their markers in their order, so it looks
+// from the newest back, and no further than one that has all.
+func (d *Dir) OwedOld() (owed []int, err error) {
+	old, err := d.h.sub(OldDir, d.join(OldDir))
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist), isNotDir(err), isLink(err):
+		return nil, nil
+	default:
+		return nil, pathError("list", d.join(OldDir), err)
+	}
+	defer old.close()
+	numbers, err := d.numbers(old)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(numbers)
+	for _, n := range slices.Backward(numbers) {
+		outputs, unfinished, err := d.oldOutputs(old, n)
+		if err != nil {
+			return nil, err
+		}
+		if unfinished > 0 {
+			owed = append(owed, n)
+		} else if outputs > 0 {
+			break
+		}
+	}
+	slices.Reverse(owed)
+	return owed, nil
+}
+
+// oldOutputs counts the outputs in old/<n>/, and those of them without a marker.
+func (d *Dir) oldOutputs(old handle, n int) (outputs, unfinished int, err error) {
+	a, err := d.oldDir(old, n)
+	if a == nil || err != nil {
+		return 0, 0, err
+	}
+	defer a.Close()
+	rounds, err := a.rounds()
+	for _, round := range rounds {
+		finished, ferr := a.Finished(round)
+		err = errors.Join(err, ferr)
+		if !finished {
+			unfinished++
+		}
+	}
+	return len(rounds), unfinished, err
+}
+
+// oldDir opens old/<n>/ for the same operations as in a task's directory; nil where
+// there is none.
+func (d *Dir) oldDir(old handle, n int) (*Dir, error) {
+	name := strconv.Itoa(n)
+	path := filepath.Join(d.path, OldDir, name)
+	h, err := old.sub(name, path)
+	switch {
+	case err == nil:
+		return &Dir{root: d.root, name: name, path: path, h: h}, nil
+	case errors.Is(err, fs.ErrNotExist), isNotDir(err), isLink(err):
+		return nil, nil
+	}
+	return nil, pathError("open", path, err)
 }
 
 // MarkArchived ends the outputs in old/<n>/ that have no marker, as those of a
@@ -153,24 +231,17 @@ func (d *Dir) NextOld() (int, error) {
 // have been ended before.
 func (d *Dir) MarkArchived(n int) error {
 	old, err := d.h.sub(OldDir, d.join(OldDir))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err != nil && (isNotDir(err) || isLink(err)) {
 		return nil
 	}
 	if err != nil {
 		return pathError("mark", d.join(OldDir), err)
 	}
 	defer old.close()
-	name := strconv.Itoa(n)
-	path := filepath.Join(d.path, OldDir, name)
-	h, err := old.sub(name, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	a, err := d.oldDir(old, n)
+	if a == nil || err != nil {
+		return err
 	}
-	if err != nil {
-		return pathError("mark", path, err)
-	}
-	// The same operations as in a task's directory.
-	a := &Dir{root: d.root, name: name, path: path, h: h}
 	defer a.Close()
 	rounds, err := a.rounds()
 	if err != nil {

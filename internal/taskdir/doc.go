@@ -71,8 +71,8 @@
 // After a restart a .taken- file that the journal knows is at step five, any
 // other at step two (Dir.Resume); where additions were read, the journal's last
 // fingerprint of the file counts. After a power failure the rename may be undone
-// while the journal's record is not: Dir.DropReturned recognises such a file by
-// its fingerprint. All seq numbers of a directory differ; a caller goes on above
+// while the journal's record is not: the caller recognises such a file by its
+// fingerprint. All seq numbers of a directory differ; a caller goes on above
 // the highest that its journal or Sight.Taken knows.
 //
 // A _stop is different in two ways: its name alone is the message, so nobody

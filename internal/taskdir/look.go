@@ -34,6 +34,8 @@ type TakenFile struct {
 type Refusal struct {
 	Name string
 	Why  string
+	// Stat tells one such thing from the next of that name.
+	Stat Stat
 }
 
 // The names that a look examines. Their order is that of the fields of Sight.
@@ -141,7 +143,7 @@ func (s *Sight) examine(v view, present [seenNames]bool, last int) error {
 			return err
 		}
 		if why := in.why(); why != "" {
-			s.Refused = append(s.Refused, Refusal{Name: name, Why: why})
+			s.Refused = append(s.Refused, Refusal{Name: name, Why: why, Stat: in.Stat})
 			continue
 		}
 		stats = append(stats, in.Stat)
@@ -168,7 +170,7 @@ func (s *Sight) examine(v view, present [seenNames]bool, last int) error {
 			return err
 		}
 		if why := in.why(); why != "" {
-			s.Refused = append(s.Refused, Refusal{Name: t.File, Why: why})
+			s.Refused = append(s.Refused, Refusal{Name: t.File, Why: why, Stat: in.Stat})
 			continue
 		}
 		t.Stat = in.Stat

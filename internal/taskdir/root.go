@@ -55,6 +55,14 @@ func OpenRoot(path string, options ...Option) (*Root, error) {
 // Path returns the absolute path of the temp directory.
 func (r *Root) Path() string { return r.path }
 
+// Sync makes the names of tasks durable.
+func (r *Root) Sync() error {
+	if err := r.h.sync(); err != nil {
+		return pathError("sync", r.path, err)
+	}
+	return nil
+}
+
 // Close gives the handle back.
 func (r *Root) Close() error { return r.h.close() }
 

@@ -80,6 +80,7 @@ type Status struct {
 	Error          *round.Failure `json:"error"`
 	Warnings       []string       `json:"warnings"`
 	LatestTool     Text           `json:"latest_tool"`
+	Waiting        *Waiting       `json:"waiting"` // nil while the model is not waited for
 	Messages       []Message      `json:"messages"`
 	Usage          Usage          `json:"usage"`
 	Plan           Plan           `json:"plan"`
@@ -99,6 +100,13 @@ type Message struct {
 	Round    int    `json:"round"`
 	Turn     int    `json:"turn"`
 	Outcome  Text   `json:"outcome"`
+}
+
+// Waiting says why the model has not been asked yet, or not again.
+type Waiting struct {
+	Since Time   `json:"since"`
+	Until Time   `json:"until"` // null where nobody knows
+	Why   string `json:"why"`
 }
 
 // Usage is what a session has spent, and how full its context is.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ func keysOf(t *testing.T, data []byte) []string {
 }
 
 const statusKeys = "task session state reason round turn agent llm model started_at updated_at reply_deadline output result completed_by " +
-	"error error.kind error.message warnings latest_tool " +
+	"error error.kind error.message warnings latest_tool waiting waiting.since waiting.until waiting.why " +
 	"messages messages.file messages.taken_at messages.bytes messages.sha256 messages.encoding messages.round messages.turn messages.outcome " +
 	"usage usage.requests usage.tool_calls usage.input_tokens usage.output_tokens usage.cached_tokens usage.cost_usd usage.context_tokens " +
 	"usage.context_window usage.context_percent usage.unreported_requests plan plan.done plan.total plan.current " +
@@ -65,6 +66,7 @@ const statusKeys = "task session state reason round turn agent llm model started
 func TestStatusKeys(t *testing.T) {
 	s := NewStatus("x")
 	s.Error = &round.Failure{Kind: "auth", Message: `no "key", {a: [b]}\\`}
+	s.Waiting = &Waiting{Why: "rate limit"}
 	s.AddMessage(Message{File: "input.txt"})
 	s.AddMessage(Message{File: "reply.txt"})
 	data, err := s.Encode()
@@ -94,7 +96,7 @@ func TestStatusOfNothing(t *testing.T) {
 		if err := json.Unmarshal(data, &m); err != nil {
 			t.Fatal(err)
 		}
-		for _, key := range strings.Fields("reason agent llm model started_at updated_at reply_deadline output result completed_by error latest_tool parent") {
+		for _, key := range strings.Fields("reason agent llm model started_at updated_at reply_deadline output result completed_by error latest_tool waiting parent") {
 			if v, ok := m[key]; !ok || v != nil {
 				t.Errorf("%s is %v", key, v)
 			}
@@ -305,6 +307,49 @@ func TestArchive(t *testing.T) {
 	}
 	if n, err := d.NextOld(); n != 3 || err != nil {
 		t.Error(n, err)
+	}
+}
+
+// Which earlier sessions lack a marker is found from the newest back.
+func TestOwedOld(t *testing.T) {
+	const done = "answer\n\n[ROUND END]\n"
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  []int
+	}{
+		{"no earlier session", nil, nil},
+		{"all done", map[string]string{"1/output.txt": done, "2/output.txt": done}, nil},
+		{"the newest", map[string]string{"1/output.txt": done, "2/output.txt": done, "2/output1.txt": "ans"}, []int{2}},
+		{"several", map[string]string{"8/output.txt": done, "9/output.txt": "", "10/output.txt": "ans"}, []int{9, 10}},
+		{"no further than a done one", map[string]string{"1/output.txt": "ans", "2/output.txt": done, "3/output.txt": "ans"}, []int{3}},
+		{"past one without outputs", map[string]string{"1/output.txt": "ans", "3/status.json": "{}"}, []int{1}},
+		{"past what is no directory", map[string]string{"1/output.txt": "ans", "2": "planted"}, []int{1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := openTask(t)
+			for name, text := range c.files {
+				if err := os.MkdirAll(filepath.Dir(d.join("old/"+name)), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				write(t, d, "old/"+name, text)
+			}
+			got, err := d.OwedOld()
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Fatalf("got %v, %v, want %v", got, err, c.want)
+			}
+			for _, n := range got {
+				if err := d.MarkArchived(n); err != nil {
+					t.Error(err)
+				}
+			}
+			if left, err := d.OwedOld(); err != nil || len(got) > 0 && slices.Contains(left, got[len(got)-1]) {
+				t.Errorf("what was owed was marked, and %v is owed still, %v", left, err)
+			}
+			if err := d.MarkArchived(2); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

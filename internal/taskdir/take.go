@@ -82,13 +82,6 @@ func (f Fingerprint) Matches(s Stat) bool {
 	return f.Ino == s.Ino && f.Size == s.Size && f.Mtime == s.Mtime.UnixNano()
 }
 
-// IsNewInput says whether input.txt, read as c, is another input than the one
-// recorded and taken at the given time. It is if the text differs, or was
-// written again later. A changed mode, a restored backup and a restart are none.
-func IsNewInput(c Content, recorded Fingerprint, takenAt time.Time) bool {
-	return c.Fingerprint().SHA256 != recorded.SHA256 || c.Stat.Mtime.After(takenAt)
-}
-
 // Take renames a message to a name under which nobody writes to it any more, but
 // for those who have it open. seq must be unused in this directory, also by
 // files of Sight.Taken; fs.ErrExist says that it is not. fs.ErrNotExist says that
@@ -168,11 +161,11 @@ func (d *Dir) readWhole(p *Pending, now time.Time) ([]byte, info, error) {
 	// No text of a _stop is used, so its writer is not waited for.
 	wait := p.name != StopFile
 	if wait {
-		if limit := limitOf(p.name); before.Size > limit {
-			return nil, info{}, &TooLargeError{Path: d.join(p.file), Limit: limit, Stat: before.Stat}
-		}
 		if retry := d.unsettled(p, f, before.Stat, now); retry > 0 {
 			return nil, info{}, d.notWhole(p, now, retry)
+		}
+		if limit := limitOf(p.name); before.Size > limit {
+			return nil, info{}, &TooLargeError{Path: d.join(p.file), Limit: limit, Stat: before.Stat}
 		}
 	}
 	data, err := readBounded(f, before.Stat, limitOf(p.name))
@@ -358,37 +351,6 @@ func (d *Dir) openUnlessLike(p *Pending, fp Fingerprint) (*os.File, info, error)
 		return nil, info{}, nil
 	}
 	return d.open(p.file, os.O_RDONLY)
-}
-
-// DropReturned deletes a message whose fingerprint the journal knows: one whose
-// renaming or deleting a power failure has undone. It says whether it was such a
-// one. It is for the start of the daemon, before anything is taken.
-func (d *Dir) DropReturned(name string, fp Fingerprint) (bool, error) {
-	if !taken(name) {
-		return false, pathError("drop", d.join(name), fs.ErrInvalid)
-	}
-	f, in, err := d.open(name, os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	if !fp.Matches(in.Stat) {
-		return false, nil
-	}
-	data, err := readBounded(f, in.Stat, limitOf(name))
-	if err != nil {
-		return false, pathError("read", d.join(name), err)
-	}
-	if hash(data) != fp.SHA256 {
-		return false, nil
-	}
-	if err := d.h.remove(name); err != nil {
-		return false, pathError("drop", d.join(name), err)
-	}
-	return true, nil
 }
 
 // SetAside renames a taken message that cannot be read, so that it is not tried

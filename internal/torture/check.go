@@ -52,8 +52,7 @@ func (e *episode) check() {
 	results := map[string]string{}      // by call id
 	recorded := map[int]bool{}          // ordinals of recorded answers
 	perTask := map[string][]*life{}
-	for i := range e.tasks {
-		task := fmt.Sprintf("t%d", i)
+	for _, task := range e.allTasks() {
 		ls, err := lives(e.state, task)
 		if err != nil {
 			e.book.violated(err.Error())
@@ -79,6 +78,7 @@ func (e *episode) check() {
 		e.checkFiles(task, ls)
 		e.checkConversation(task, ls)
 	}
+	e.checkChildren(perTask)
 	e.checkMessages(perTask)
 	e.checkTools(ledger, answers, results)
 	e.checkMarkers(perTask)
@@ -106,6 +106,41 @@ func ordinal(text string) (int, bool) {
 	digits, _, ok := strings.Cut(text, ".")
 	n, err := strconv.Atoi(digits)
 	return n, ok && err == nil
+}
+
+// checkChildren: every subagent was sent out once, has ended, and what it spent is on
+// its parent's account.
+func (e *episode) checkChildren(perTask map[string][]*life) {
+	sent := map[string]string{} // by job
+	for task, ls := range perTask {
+		if len(ls) == 0 || ls[0].parent == "" {
+			continue
+		}
+		e.counts.Subagents++
+		tok := job.FindString(ls[0].input)
+		if other, twice := sent[tok]; twice || tok == "" {
+			e.book.violated(fmt.Sprintf("task %s: subagent %s was sent out for %q, and so was %q", ls[0].parent, task, tok, other))
+		}
+		sent[tok] = task
+		if !slices.ContainsFunc(perTask[ls[0].parent], func(l *life) bool { return slices.Contains(l.children, task) }) {
+			e.book.violated(fmt.Sprintf("task %s: no session of it knows of its subagent %s", ls[0].parent, task))
+		}
+	}
+	for task, ls := range perTask {
+		if len(ls) == 0 {
+			continue
+		}
+		now := ls[len(ls)-1]
+		want := now.requests
+		for _, child := range now.children {
+			if c := perTask[child]; len(c) > 0 {
+				want += c[0].requests
+			}
+		}
+		if s, err := taskdir.ReadStatus(filepath.Join(e.temp, task)); err == nil && s.Usage.Requests != int64(want) {
+			e.book.violated(fmt.Sprintf("task %s: status.json has %d requests on its account, the journals of its session and subagents %d", task, s.Usage.Requests, want))
+		}
+	}
 }
 
 // checkMessages: every message once in a journal and once in a conversation.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -83,7 +84,13 @@ type daemon struct {
 	log    *daemonLog
 	exited chan struct{}
 	begun  time.Time
+	// outlived says, once exited is closed, that something it had started did not
+	// die with it.
+	outlived bool
 }
+
+// deathPatience is how long what a daemon has started may take to die with it.
+const deathPatience = 10 * time.Second
 
 // start starts the daemon with these variables beside the environment.
 func start(b binary, config string, log *os.File, env ...string) (*daemon, error) {
@@ -93,6 +100,7 @@ func start(b binary, config string, log *os.File, env ...string) (*daemon, error
 	d.cmd.Env = append(d.cmd.Env, "GORACE=halt_on_error=1")
 	d.cmd.Stderr = d.log
 	d.cmd.SysProcAttr = withParent()
+	d.cmd.WaitDelay = deathPatience
 	started := make(chan error, 1)
 	go func() {
 		// The thread stays, since the daemon dies with the thread that started it.
@@ -102,7 +110,8 @@ func start(b binary, config string, log *os.File, env ...string) (*daemon, error
 		err := d.cmd.Start()
 		started <- err
 		if err == nil {
-			d.cmd.Wait()
+			// Whoever has its log open is a copy of it.
+			d.outlived = errors.Is(d.cmd.Wait(), exec.ErrWaitDelay)
 		}
 	}()
 	if err := <-started; err != nil {

@@ -423,6 +423,14 @@ func (e *episode) buried(d *daemon) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
+	e.autopsy(d)
+}
+
+// autopsy looks at what a daemon has left behind.
+func (e *episode) autopsy(d *daemon) {
+	if d.outlived {
+		e.book.violated(fmt.Sprintf("something of the daemon (process %d) lives on %s after its death", d.cmd.Process.Pid, deathPatience))
+	}
 	for _, line := range d.log.suspicious() {
 		e.book.violated("the log says: " + line)
 	}
@@ -439,23 +447,37 @@ func (e *episode) end(d *daemon) {
 	if killed || took > 8*time.Second {
 		e.book.violated(fmt.Sprintf("the daemon took %s to stop, with a stop_timeout of 5 s", took.Round(time.Millisecond)))
 	}
-	for _, line := range d.log.suspicious() {
-		e.book.violated("the log says: " + line)
-	}
+	e.autopsy(d)
 }
 
 // watchMarkers looks at all outputs and, where one has its marker, at the journal,
 // which has to know by then that the round is over.
 func (e *episode) watchMarkers(ctx context.Context) {
 	for ctx.Err() == nil {
-		for i := range e.tasks {
-			e.lookForMarkers(fmt.Sprintf("t%d", i))
+		for _, task := range e.allTasks() {
+			e.lookForMarkers(task)
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(40 * time.Millisecond):
 		}
 	}
+}
+
+// allTasks names the tasks that supervisors began, and the subagents that these have
+// sent out.
+func (e *episode) allTasks() []string {
+	names := make([]string, e.tasks)
+	for i := range names {
+		names[i] = fmt.Sprintf("t%d", i)
+	}
+	e.power.RLock()
+	defer e.power.RUnlock()
+	children, _ := filepath.Glob(filepath.Join(e.temp, "t*.*"))
+	for _, path := range children {
+		names = append(names, filepath.Base(path))
+	}
+	return names
 }
 
 func (e *episode) lookForMarkers(task string) {
@@ -504,6 +526,7 @@ func outputRound(path string) int {
 
 // describe is what a task looks like to someone who has to find out why it hangs.
 func (d *driver) describe() string {
+	child := d.atWork()
 	d.e.power.RLock()
 	defer d.e.power.RUnlock()
 	var b strings.Builder
@@ -517,6 +540,9 @@ func (d *driver) describe() string {
 	}
 	if s, err := taskdir.ReadStatus(d.dir); err == nil {
 		fmt.Fprintf(&b, "; status %s %s session %d round %d", s.State, s.Reason, s.Session, s.Round)
+	}
+	if child != "" {
+		fmt.Fprintf(&b, "; at work: %s", child)
 	}
 	return "; files:" + b.String()
 }

@@ -19,6 +19,9 @@ type life struct {
 	path     string
 	session  int
 	input    string
+	parent   string   // of a subagent
+	children []string // that it has sent out
+	requests int      // that are on its own account
 	messages []journalled
 	rounds   []roundLife
 	answers  []llm.Message
@@ -44,8 +47,8 @@ type roundLife struct {
 // entry is as much of a journal's record as is looked at here.
 type entry struct {
 	Opened *struct {
-		Session int
-		Text    string
+		Session      int
+		Text, Parent string
 	}
 	Message *struct {
 		Seq                 uint64
@@ -56,7 +59,12 @@ type entry struct {
 		Seq   uint64
 	}
 	Began  *struct{ History []llm.Message }
-	Answer *struct{ Message llm.Message }
+	Answer *struct {
+		Message llm.Message
+		Spent   llm.Usage
+	}
+	Spent  *llm.Usage
+	Child  *struct{ Task string }
 	Append *struct{ Messages []llm.Message }
 	Closed *struct {
 		Reason string
@@ -85,7 +93,7 @@ func readLife(path string) (*life, error) {
 func (l *life) add(e *entry) {
 	switch {
 	case e.Opened != nil:
-		l.session, l.input = e.Opened.Session, e.Opened.Text
+		l.session, l.input, l.parent = e.Opened.Session, e.Opened.Text, e.Opened.Parent
 		l.rounds, l.text = []roundLife{{n: 0}}, e.Opened.Text
 	case e.Message != nil:
 		l.messages = append(l.messages, journalled(*e.Message))
@@ -102,7 +110,14 @@ func (l *life) add(e *entry) {
 		}
 	case e.Answer != nil:
 		l.answers = append(l.answers, e.Answer.Message)
+		l.requests += e.Answer.Spent.Requests
 		l.conv = append(l.conv, e.Answer.Message)
+	case e.Spent != nil:
+		l.requests += e.Spent.Requests
+	case e.Child != nil:
+		if !slices.Contains(l.children, e.Child.Task) {
+			l.children = append(l.children, e.Child.Task)
+		}
 	case e.Append != nil:
 		l.conv = append(l.conv, e.Append.Messages...)
 	case e.Closed != nil:

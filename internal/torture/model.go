@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,9 @@ import (
 // token is what makes a message of a supervisor recognisable: its task, and a
 // number of its own.
 var token = regexp.MustCompile(`msg-[a-z]+[0-9]+-[0-9]{5}\.`)
+
+// job is what makes a subagent's prompt recognisable.
+var job = regexp.MustCompile(`job-[0-9]{6}-[0-9]\.`)
 
 // model is the scripted model. What it does in a turn depends on the seed and on
 // the conversation; what its commands write is different in every answer.
@@ -96,6 +100,8 @@ func (m *model) answer(r *llmtest.Request) llmtest.Reply {
 		return m.withEcho(m.withEcho(reply, r, dice, 0), r, dice, 1)
 	case p < 80:
 		return m.withEcho(reply.Call("read_file", `{"path":"no-such-file"}`), r, dice, 1)
+	case p < 87 && slices.Contains(r.ToolNames(), "task"):
+		return m.withJobs(reply, r, dice)
 	}
 	return m.withEcho(reply, r, dice, 0)
 }
@@ -124,6 +130,17 @@ func (m *model) withEcho(reply llmtest.Reply, r *llmtest.Request, dice *rand.Ran
 	}
 	args, _ := json.Marshal(map[string]string{"command": command})
 	return reply.CallID(id, "execute_command", string(args))
+}
+
+// withJobs adds a call that sends out subagents, which are asked the same way.
+func (m *model) withJobs(reply llmtest.Reply, r *llmtest.Request, dice *rand.Rand) llmtest.Reply {
+	var prompts []string
+	for i := range 1 + dice.IntN(3) {
+		prompts = append(prompts, fmt.Sprintf("job-%06d-%d. do your part", r.Ordinal, i))
+	}
+	mode := []string{"all", "all", "any", "first_error"}[dice.IntN(4)]
+	args, _ := json.Marshal(map[string]any{"description": "parts of it", "prompts": prompts, "mode": mode})
+	return reply.Call("task", string(args))
 }
 
 func (m *model) issuedCalls() map[string]string {

@@ -144,8 +144,11 @@ func (d *driver) act(ctx context.Context) error {
 			d.pause(ctx, 10)
 		}
 		return nil
-	case p < 88:
+	case p < 86:
 		return d.stop(ctx)
+	case p < 88:
+		d.stopChild()
+		return nil
 	case p < 93:
 		return d.inputAgain(ctx)
 	}
@@ -162,6 +165,21 @@ func (d *driver) stop(ctx context.Context) error {
 	}
 	d.pause(ctx, 50)
 	return nil
+}
+
+// stopChild stops one of the task's subagents, where there is one: perhaps it is over.
+func (d *driver) stopChild() {
+	d.e.power.RLock()
+	defer d.e.power.RUnlock()
+	if children := d.children(); len(children) > 0 {
+		_ = os.WriteFile(filepath.Join(children[d.dice.IntN(len(children))], taskdir.StopFile), nil, 0o644)
+	}
+}
+
+// children are the directories of the task's subagents.
+func (d *driver) children() []string {
+	dirs, _ := filepath.Glob(d.dir + ".*")
+	return dirs
 }
 
 func (d *driver) inputAgain(ctx context.Context) error {
@@ -270,7 +288,7 @@ func (d *driver) finish(ctx context.Context) error {
 
 // settle waits until nothing is left to be done or taken.
 func (d *driver) settle(ctx context.Context) error {
-	return d.until(ctx, d.e.patience, "rest", func() bool { return d.atRest() && d.untaken() == "" })
+	return d.until(ctx, d.e.patience, "rest", func() bool { return d.atRest() && d.untaken() == "" && d.atWork() == "" })
 }
 
 func (d *driver) awaitRest(ctx context.Context, limit time.Duration) {
@@ -327,11 +345,34 @@ func (d *driver) atRest() bool {
 	return err == nil && done && n == s.Round+1
 }
 
-// untaken names a message that is still there.
+// atWork names a subagent of the task that is not at its end.
+func (d *driver) atWork() string {
+	d.e.power.RLock()
+	defer d.e.power.RUnlock()
+	for _, dir := range d.children() {
+		if untaken(dir) != "" {
+			return filepath.Base(dir)
+		}
+		s, err := taskdir.ReadStatus(dir)
+		if err != nil || s.State != taskdir.Ended {
+			return filepath.Base(dir)
+		}
+		if n, done, err := taskdir.Rounds(d.e.temp, filepath.Base(dir)); err != nil || !done || n != s.Round+1 {
+			return filepath.Base(dir)
+		}
+	}
+	return ""
+}
+
+// untaken names a message of the task that is still there.
 func (d *driver) untaken() string {
 	d.e.power.RLock()
 	defer d.e.power.RUnlock()
-	entries, err := os.ReadDir(d.dir)
+	return untaken(d.dir)
+}
+
+func untaken(dir string) string {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err.Error()
 	}

@@ -2,8 +2,8 @@
 // again and again: by kill -9 at random moments and at every named point of
 // internal/fault, by full disks, by failing writes, by power failures. Then it
 // checks the promises that the files make: no message lost or acted on twice, no
-// tool run twice unannounced, no marker before its round is durable, every
-// conversation valid, everything brought to an end.
+// tool run twice unannounced, no subagent sent out twice or forgotten, no marker
+// before its round is durable, every conversation valid, everything brought to an end.
 //
 // The run is a sequence of episodes. Each is a world of its own: directories, a
 // scripted model, supervisors that write to some tasks in every way that is
@@ -55,7 +55,7 @@ var errViolated = errors.New("promises were broken")
 // tally is what happened.
 type tally struct {
 	Episodes, Kills, Crashes, Powers, Stops, Fulls int
-	Messages, Inputs, ToolRuns, Rounds             int
+	Messages, Inputs, ToolRuns, Rounds, Subagents  int
 	Interrupted, Requests, Markers                 int
 	Violations                                     int
 }
@@ -71,6 +71,7 @@ func (c *tally) add(o tally) {
 	c.Inputs += o.Inputs
 	c.ToolRuns += o.ToolRuns
 	c.Rounds += o.Rounds
+	c.Subagents += o.Subagents
 	c.Interrupted += o.Interrupted
 	c.Requests += o.Requests
 	c.Markers += o.Markers
@@ -79,9 +80,9 @@ func (c *tally) add(o tally) {
 
 func (c tally) String() string {
 	return fmt.Sprintf("%d kills (%d at fault points, %d with power failure), %d orderly stops, %d disks filled; "+
-		"%d messages, %d inputs, %d rounds, %d requests, %d tool runs (%d announced as interrupted), %d markers seen; %d violations",
+		"%d messages, %d inputs, %d rounds, %d subagents, %d requests, %d tool runs (%d announced as interrupted), %d markers seen; %d violations",
 		c.Kills, c.Crashes, c.Powers, c.Stops, c.Fulls,
-		c.Messages, c.Inputs, c.Rounds, c.Requests, c.ToolRuns, c.Interrupted, c.Markers, c.Violations)
+		c.Messages, c.Inputs, c.Rounds, c.Subagents, c.Requests, c.ToolRuns, c.Interrupted, c.Markers, c.Violations)
 }
 
 // kind is a way in which things go wrong.

@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -133,6 +136,45 @@ func TestCheckTools(t *testing.T) {
 		}
 		e.checkTools(ledger, answers, results)
 		expect(t, c.name, e.book.broken, c.want)
+	}
+}
+
+func TestCheckChildren(t *testing.T) {
+	temp := t.TempDir()
+	dir := filepath.Join(temp, "t0")
+	s := taskdir.NewStatus("t0")
+	s.Usage.Requests = 5
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, taskdir.StatusFile), text, 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := func(n, requests int) []*life {
+		return []*life{{session: 1, parent: "t0", input: fmt.Sprintf("job-000001-%d. do it", n), requests: requests}}
+	}
+	for _, c := range []struct {
+		name   string
+		second []*life
+		known  []string
+		want   string
+	}{
+		{"well", child(1, 1), []string{"t0.1", "t0.2"}, ""},
+		{"twice", child(0, 1), []string{"t0.1", "t0.2"}, "was sent out for"},
+		{"unknown", child(1, 1), []string{"t0.1"}, "no session of it knows"},
+		{"not counted", child(1, 4), []string{"t0.1", "t0.2"}, "subagents 8"},
+	} {
+		e := &episode{temp: temp}
+		parent := &life{session: 1, requests: 3, children: c.known}
+		if c.name == "unknown" {
+			parent.requests++
+		}
+		e.checkChildren(map[string][]*life{"t0": {parent}, "t0.1": child(0, 1), "t0.2": c.second})
+		expect(t, c.name, e.book.broken, c.want)
+		if e.counts.Subagents != 2 {
+			t.Errorf("%s: %d subagents", c.name, e.counts.Subagents)
+		}
 	}
 }
 

@@ -95,7 +95,7 @@ func files(dir string) ([]string, error) {
 // maxLine is more than any line of ours has, in bytes.
 const maxLine = 64 << 10
 
-// readFile calls fn with each line of a file. Lines that cannot be read, such as one
+// readFile calls fn with each whole line of a file. Lines that cannot be read, such as one
 // that a crash tore or one longer than maxLine, are passed over. A file that does
 // not exist has none.
 func readFile(path string, fn func(entry)) error {
@@ -107,22 +107,31 @@ func readFile(path string, fn func(entry)) error {
 		return err
 	}
 	defer f.Close()
-	r := bufio.NewReaderSize(f, maxLine)
+	_, err = readLines(f, fn)
+	return err
+}
+
+// readLines calls fn with each whole line, and returns how many bytes these are.
+func readLines(src io.Reader, fn func(entry)) (n int64, err error) {
+	r := bufio.NewReaderSize(src, maxLine)
 	for {
 		line, err := r.ReadSlice('\n')
+		size := int64(len(line))
 		for errors.Is(err, bufio.ErrBufferFull) {
-			line = nil
-			_, err = r.ReadSlice('\n')
+			var more []byte
+			more, err = r.ReadSlice('\n')
+			line, size = nil, size+int64(len(more))
 		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return n, nil // what is left is being written, or was never finished
+		case err != nil:
+			return n, err
+		}
+		n += size
 		var e entry
-		if len(line) > 0 && json.Unmarshal(line, &e) == nil {
+		if json.Unmarshal(line, &e) == nil {
 			fn(e)
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
 		}
 	}
 }

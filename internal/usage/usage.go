@@ -7,8 +7,9 @@
 // no limit is worth a sync for each request.) Days that are long gone are summed up
 // to a line for each LLM. Dates are those of the local time zone.
 //
-// One process writes, and any number may read (see Read). It knows requests and
-// starts, and not what limits there are; those are budget.Budget, which Accounts
+// Any number of processes may write, a daemon and others beside it, and read (see
+// Read): a line is one write at the end of the file, and the sums of each process are
+// those of the file. They know requests and starts, and not what limits there are; those are budget.Budget, which Accounts
 // feeds, and the allowance that Start is given.
 package usage
 
@@ -16,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,6 +55,8 @@ type Accounts struct {
 	mu     sync.Mutex
 	date   string
 	file   *os.File
+	seen   int64 // how much of the file is in today
+	torn   bool  // a write of ours may have ended within a line
 	today  Day
 	starts []started // of the last hour, in order
 	broken bool
@@ -79,28 +83,47 @@ func (a *Accounts) Open() error {
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return fmt.Errorf("open usage accounts: %w", err)
 	}
-	at := a.now()
-	hourAgo := at.Add(-time.Hour)
-	for _, date := range []string{at.AddDate(0, 0, -1).Format(dateForm), at.Format(dateForm)} {
-		a.today = Day{Date: date}
-		err := readFile(filepath.Join(a.dir, date+".jsonl"), func(e entry) {
-			a.today.add(e)
-			if e.Task != "" && e.At.After(hourAgo) {
-				a.starts = append(a.starts, started{e.Task, e.At})
-			}
-		})
-		if err != nil {
-			return fmt.Errorf("open usage accounts: %w", err)
-		}
+	yesterday := a.now().AddDate(0, 0, -1).Format(dateForm)
+	if err := readFile(filepath.Join(a.dir, yesterday+".jsonl"), a.start); err != nil {
+		return fmt.Errorf("open usage accounts: %w", err)
 	}
-	a.date = a.today.Date
+	a.date = a.now().Format(dateForm)
+	a.today = Day{Date: a.date}
 	if err := a.open(); err != nil {
 		return fmt.Errorf("open usage accounts: %w", err)
 	}
 	return nil
 }
 
-// open opens the file of a.date for appending.
+// take adds an entry to what is known.
+func (a *Accounts) take(e entry) {
+	a.today.add(e)
+	a.start(e)
+}
+
+// start notes the start of a session in the last hour.
+func (a *Accounts) start(e entry) {
+	if e.Task != "" && e.At.After(a.now().Add(-time.Hour)) {
+		a.starts = append(a.starts, started{e.Task, e.At})
+	}
+}
+
+// catchUp takes what was written to the file since the last time, by whichever
+// process.
+func (a *Accounts) catchUp() error {
+	if a.file == nil {
+		return nil
+	}
+	fi, err := a.file.Stat()
+	if err != nil || fi.Size() <= a.seen {
+		return err
+	}
+	n, err := readLines(io.NewSectionReader(a.file, a.seen, fi.Size()-a.seen), a.take)
+	a.seen += n
+	return err
+}
+
+// open opens the file of a.date for appending, and takes what stands in it.
 func (a *Accounts) open() error {
 	path := filepath.Join(a.dir, a.date+".jsonl")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
@@ -116,9 +139,9 @@ func (a *Accounts) open() error {
 			}
 		}
 	}
-	a.file = f
+	a.file, a.seen = f, 0
 	sumUpBefore(a.dir, a.now().AddDate(0, 0, -1).Format(dateForm))
-	return nil
+	return a.catchUp()
 }
 
 // Close closes the file of the day.
@@ -158,6 +181,7 @@ type started struct {
 func (a *Accounts) Start(task string, opened time.Time, perHour int) (wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.turn()
 	now := a.now()
 	for len(a.starts) > 0 && !a.starts[0].at.After(now.Add(-time.Hour)) {
 		a.starts = a.starts[1:]
@@ -168,25 +192,16 @@ func (a *Accounts) Start(task string, opened time.Time, perHour int) (wait time.
 	if perHour > 0 && len(a.starts) >= perHour {
 		return a.starts[len(a.starts)-perHour].at.Add(time.Hour).Sub(now)
 	}
-	a.starts = append(a.starts, started{task, now})
 	a.enter(entry{At: now, Task: task})
 	return 0
 }
 
 // entered reports whether a start of the task is on record since then.
 func (a *Accounts) entered(task string, since time.Time) bool {
-	for _, s := range slices.Backward(a.starts) {
-		if s.at.Before(since) {
-			break
-		}
-		if s.task == task {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.starts, func(s started) bool { return s.task == task && !s.at.Before(since) })
 }
 
-// Today returns what today's requests cost so far, over all LLMs.
+// Today returns what today's requests cost so far, over all LLMs and processes.
 func (a *Accounts) Today() llm.Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -203,19 +218,19 @@ func (a *Accounts) Budget(costPerDay float64) *budget.Budget {
 	})
 }
 
-// turn begins a new day where it is one.
+// turn brings the sums up to date, and begins a new day where it is one.
 func (a *Accounts) turn() {
-	date := a.now().Format(dateForm)
-	if date == a.date {
-		return
-	}
-	a.date, a.today = date, Day{Date: date}
-	// A clock that was set back comes to a day of which there is something already.
-	err := readFile(filepath.Join(a.dir, date+".jsonl"), a.today.add)
-	if a.file != nil {
-		err = errors.Join(err, a.file.Close())
-		a.file = nil
-		err = errors.Join(err, a.open())
+	var err error
+	if date := a.now().Format(dateForm); date != a.date {
+		a.date, a.today = date, Day{Date: date}
+		if a.file != nil {
+			err = a.file.Close()
+			a.file = nil
+			// A clock that was set back comes to a day of which there is something already.
+			err = errors.Join(err, a.open())
+		}
+	} else {
+		err = a.catchUp()
 	}
 	if err != nil {
 		a.report(err)
@@ -224,18 +239,34 @@ func (a *Accounts) turn() {
 
 func (a *Accounts) enter(e entry) {
 	a.turn()
-	a.today.add(e)
 	if a.closed {
+		a.take(e)
 		return
 	}
+	err := a.write(e)
+	if err != nil {
+		a.take(e) // what is in no file is known to this process at least
+	} else {
+		err = a.catchUp()
+	}
+	a.report(err)
+}
+
+// write appends an entry to the file.
+func (a *Accounts) write(e entry) error {
 	line, err := json.Marshal(e)
 	if err == nil && a.file == nil {
 		err = a.open() // it failed before
 	}
-	if err == nil {
-		_, err = a.file.Write(append(line, '\n'))
+	if err != nil {
+		return err
 	}
-	a.report(err)
+	if a.torn {
+		line = append([]byte{'\n'}, line...)
+	}
+	n, err := a.file.Write(append(line, '\n'))
+	a.torn = err != nil && (a.torn || n > 0)
+	return err
 }
 
 // report tells of trouble once, and of its end.

@@ -167,7 +167,7 @@ func TestDayBudget(t *testing.T) {
 	a := open(t, t.TempDir(), c)
 	b := a.Budget(1)
 	a.Spent("big", used(1, 0.75))
-	if _, ok := b.Try(llm.Amount{CostUSD: 0.5}); ok {
+	if _, err := b.Reserve(t.Context(), llm.Amount{CostUSD: 0.5}); err == nil {
 		t.Error("more than the day has was given")
 	}
 	settle, err := b.Reserve(t.Context(), llm.Amount{CostUSD: 0.25})
@@ -181,8 +181,8 @@ func TestDayBudget(t *testing.T) {
 		t.Errorf("spent: %v", err)
 	}
 	c.add(12 * time.Hour)
-	if _, ok := b.Try(llm.Amount{CostUSD: 0.5}); !ok {
-		t.Error("the next day gives nothing")
+	if _, err := b.Reserve(t.Context(), llm.Amount{CostUSD: 0.5}); err != nil {
+		t.Errorf("the next day gives nothing: %v", err)
 	}
 }
 
@@ -235,5 +235,45 @@ func BenchmarkSpent(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		a.Spent("big", used(1000, 0.01))
+	}
+}
+
+// What one process enters, the others count: their limits hold over all of them.
+func TestAccountsOfSeveralProcesses(t *testing.T) {
+	dir, c := filepath.Join(t.TempDir(), "usage"), noon()
+	a, b := open(t, dir, c), open(t, dir, c)
+	a.Spent("big", used(100, 0.5))
+	b.Spent("big", used(10, 0.25))
+	a.Spent("small", used(1, 0.125))
+	b.Start("t1", c.now(), 0)
+	for name, acc := range map[string]*Accounts{"the first": a, "the second": b, "a third": open(t, dir, c)} {
+		if got := acc.Today(); got.Requests != 3 || got.CostUSD != 0.875 {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if wait := acc.Start("t2", c.now(), 1); wait != time.Hour {
+			t.Errorf("%s lets a second start through, or after %s", name, wait)
+		}
+	}
+	var group sync.WaitGroup
+	for range 4 {
+		acc := open(t, dir, c)
+		group.Go(func() {
+			for range 250 {
+				acc.Spent("many", used(1, 0))
+			}
+		})
+	}
+	group.Wait()
+	if got := a.Today(); got.Requests != 1003 {
+		t.Errorf("%d requests, want 1003", got.Requests)
+	}
+	days, err := Read(dir, "", "")
+	if err != nil || len(days) != 1 || days[0].Total().Requests != 1003 || days[0].Started != 1 {
+		t.Errorf("%+v, %v", days, err)
+	}
+	c.add(24 * time.Hour)
+	b.Spent("big", used(10, 0.25))
+	if got := a.Today(); got.Requests != 1 {
+		t.Errorf("on the next day %+v", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -57,95 +58,118 @@ func check(r *Request) *apiError {
 }
 
 func checkMessages(msgs []llm.Message, raw []json.RawMessage) *apiError {
-	bad := func(i int, field, format string, args ...any) *apiError {
-		param := fmt.Sprintf("messages.[%d].%s", i, field)
-		return &apiError{
-			Message: fmt.Sprintf("Invalid '%s': ", param) + fmt.Sprintf(format, args...),
-			Type:    "invalid_request_error", Param: param}
-	}
 	if len(msgs) == 0 {
 		return &apiError{Message: "Invalid 'messages': empty array.", Type: "invalid_request_error", Param: "messages"}
 	}
-	seen := map[string]bool{} // ids of all calls so far
-	var open []string         // calls of the newest answer without a result
-	answered := func(id string) bool {
-		for k, o := range open {
-			if o == id {
-				open = append(open[:k:k], open[k+1:]...)
-				return true
-			}
-		}
-		return false
-	}
-	for i, m := range msgs {
-		if m.Role != llm.ToolRole && len(open) > 0 {
-			return bad(i, "role", "An assistant message with 'tool_calls' must be followed by tool messages responding to each "+
-				"'tool_call_id'. The following tool_call_ids did not have response messages: %s", strings.Join(open, ", "))
-		}
-		blank := strings.TrimSpace(m.Content) == ""
-		switch m.Role {
-		case llm.System:
-			if i > 0 && msgs[i-1].Role != llm.System {
-				return bad(i, "role", "System message must be at the beginning.")
-			}
-			if blank {
-				return bad(i, "content", "system content must not be empty.")
-			}
-		case llm.User:
-			if blank {
-				return bad(i, "content", "user content must not be empty.")
-			}
-		case llm.Assistant:
-			if i == 0 || msgs[i-1].Role == llm.System {
-				return bad(i, "role", "the first message after the system prompt must be of role 'user'.")
-			}
-			if msgs[i-1].Role == llm.Assistant {
-				return bad(i, "role", "roles must alternate: an assistant message follows an assistant message.")
-			}
-			if blank && len(m.ToolCalls) == 0 {
-				return bad(i, "content", "assistant message must have either content or tool_calls, but not none.")
-			}
-			if len(m.ToolCalls) == 0 && bytes.Contains(raw[i], []byte(`"tool_calls":[]`)) {
-				return bad(i, "tool_calls", "[] is too short.")
-			}
-			for k, c := range m.ToolCalls {
-				field := fmt.Sprintf("tool_calls[%d].", k)
-				if c.ID == "" {
-					return bad(i, field+"id", "empty string.")
-				}
-				if seen[c.ID] {
-					return bad(i, field+"id", "duplicate tool call id %q.", c.ID)
-				}
-				seen[c.ID] = true
-				if !toolName.MatchString(c.Name) {
-					return bad(i, field+"function.name", "%q does not match pattern %s.", c.Name, toolName)
-				}
-				var args map[string]json.RawMessage
-				if json.Unmarshal([]byte(c.Arguments), &args) != nil || args == nil {
-					return bad(i, field+"function.arguments", "invalid tool call arguments: not a JSON object.")
-				}
-				open = append(open, c.ID)
-			}
-		case llm.ToolRole:
-			if m.ToolCallID == "" {
-				return bad(i, "tool_call_id", "missing.")
-			}
-			if !answered(m.ToolCallID) {
-				return bad(i, "role", "messages with role 'tool' must be a response to a preceding message with 'tool_calls': "+
-					"no open call %q.", m.ToolCallID)
-			}
-		default:
-			return bad(i, "role", "%q is not one of 'system', 'user', 'assistant', 'tool'.", m.Role)
+	j := judge{msgs: msgs, raw: raw, seen: map[string]bool{}}
+	for i := range msgs {
+		if e := j.message(i); e != nil {
+			return e
 		}
 	}
 	last := len(msgs) - 1
-	if len(open) > 0 {
-		return bad(last, "role", "An assistant message with 'tool_calls' must be followed by tool messages responding to each "+
-			"'tool_call_id'. The following tool_call_ids did not have response messages: %s", strings.Join(open, ", "))
+	if len(j.open) > 0 {
+		return j.unanswered(last)
 	}
 	if msgs[last].Role == llm.Assistant || msgs[last].Role == llm.System {
-		return bad(last, "role", "the last message must be of role 'user' or 'tool'.")
+		return badMessage(last, "role", "the last message must be of role 'user' or 'tool'.")
 	}
+	return nil
+}
+
+func badMessage(i int, field, format string, args ...any) *apiError {
+	param := fmt.Sprintf("messages.[%d].%s", i, field)
+	return &apiError{
+		Message: fmt.Sprintf("Invalid '%s': ", param) + fmt.Sprintf(format, args...),
+		Type:    "invalid_request_error", Param: param}
+}
+
+// judge reads a conversation from its beginning.
+type judge struct {
+	msgs []llm.Message
+	raw  []json.RawMessage
+	seen map[string]bool // ids of all calls so far
+	open []string        // calls of the newest answer without a result
+}
+
+func (j *judge) unanswered(i int) *apiError {
+	return badMessage(i, "role", "An assistant message with 'tool_calls' must be followed by tool messages responding to each "+
+		"'tool_call_id'. The following tool_call_ids did not have response messages: %s", strings.Join(j.open, ", "))
+}
+
+func (j *judge) message(i int) *apiError {
+	m := j.msgs[i]
+	if m.Role != llm.ToolRole && len(j.open) > 0 {
+		return j.unanswered(i)
+	}
+	blank := strings.TrimSpace(m.Content) == ""
+	switch m.Role {
+	case llm.System:
+		if i > 0 && j.msgs[i-1].Role != llm.System {
+			return badMessage(i, "role", "System message must be at the beginning.")
+		}
+		if blank {
+			return badMessage(i, "content", "system content must not be empty.")
+		}
+	case llm.User:
+		if blank {
+			return badMessage(i, "content", "user content must not be empty.")
+		}
+	case llm.Assistant:
+		return j.answer(i)
+	case llm.ToolRole:
+		return j.result(i)
+	default:
+		return badMessage(i, "role", "%q is not one of 'system', 'user', 'assistant', 'tool'.", m.Role)
+	}
+	return nil
+}
+
+func (j *judge) answer(i int) *apiError {
+	m := j.msgs[i]
+	switch {
+	case i == 0 || j.msgs[i-1].Role == llm.System:
+		return badMessage(i, "role", "the first message after the system prompt must be of role 'user'.")
+	case j.msgs[i-1].Role == llm.Assistant:
+		return badMessage(i, "role", "roles must alternate: an assistant message follows an assistant message.")
+	case len(m.ToolCalls) > 0:
+	case strings.TrimSpace(m.Content) == "":
+		return badMessage(i, "content", "assistant message must have either content or tool_calls, but not none.")
+	case bytes.Contains(j.raw[i], []byte(`"tool_calls":[]`)):
+		return badMessage(i, "tool_calls", "[] is too short.")
+	}
+	for k, c := range m.ToolCalls {
+		field := fmt.Sprintf("tool_calls[%d].", k)
+		if c.ID == "" {
+			return badMessage(i, field+"id", "empty string.")
+		}
+		if j.seen[c.ID] {
+			return badMessage(i, field+"id", "duplicate tool call id %q.", c.ID)
+		}
+		j.seen[c.ID] = true
+		if !toolName.MatchString(c.Name) {
+			return badMessage(i, field+"function.name", "%q does not match pattern %s.", c.Name, toolName)
+		}
+		var args map[string]json.RawMessage
+		if json.Unmarshal([]byte(c.Arguments), &args) != nil || args == nil {
+			return badMessage(i, field+"function.arguments", "invalid tool call arguments: not a JSON object.")
+		}
+		j.open = append(j.open, c.ID)
+	}
+	return nil
+}
+
+func (j *judge) result(i int) *apiError {
+	id := j.msgs[i].ToolCallID
+	if id == "" {
+		return badMessage(i, "tool_call_id", "missing.")
+	}
+	at := slices.Index(j.open, id)
+	if at < 0 {
+		return badMessage(i, "role", "messages with role 'tool' must be a response to a preceding message with 'tool_calls': "+
+			"no open call %q.", id)
+	}
+	j.open = slices.Delete(j.open, at, at+1)
 	return nil
 }
 

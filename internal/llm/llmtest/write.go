@@ -101,6 +101,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// stream sends the reply as an event stream, with all that goes wrong on the way.
 func (r Reply) stream(ctx context.Context, w http.ResponseWriter, req *Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
@@ -114,56 +115,16 @@ func (r Reply) stream(ctx context.Context, w http.ResponseWriter, req *Request) 
 		}
 		return err == nil && ctx.Err() == nil
 	}
-	if r.alive > 0 && r.aliveD == 0 {
-		if !send(strings.Repeat(": PROCESSING\n\n", r.alive)) {
-			return
-		}
+	var deltas []object
+	if !r.noChoices {
+		deltas = r.deltas(req)
 	}
-	for i := 0; i < r.alive && r.aliveD > 0; i++ {
-		if !send(": PROCESSING\n\n") || !sleep(ctx, r.aliveD) {
-			return
-		}
-	}
-	chunk := func(choices any, usage any) string {
-		o := r.head(req, "chat.completion.chunk")
-		o = append(o, member{"choices", choices})
-		if usage != nil {
-			o = append(o, member{"usage", usage})
-		}
-		return "data: " + encode(o) + "\n\n"
-	}
-	choice := func(delta object, finish any) []any {
-		return []any{object{{"index", 0}, {"delta", delta}, {"finish_reason", finish}}}
-	}
-
-	deltas := r.deltas(req)
-	if r.noChoices {
-		deltas = nil
-	}
-	for i, d := range deltas {
-		if r.end != endsWell && i >= r.endAfter {
-			break
-		}
-		for _, ins := range r.inserts {
-			if ins.at == i && !send(ins.text) {
-				return
-			}
-		}
-		if i > 0 && !sleep(ctx, r.every) {
-			return
-		}
-		if !send(chunk(choice(d, nil), nil)) {
-			return
-		}
-	}
-	for _, ins := range r.inserts {
-		if ins.at >= len(deltas) && !send(ins.text) {
-			return
-		}
+	if !r.keepAlive(ctx, send) || !r.content(ctx, send, req, deltas) {
+		return
 	}
 	switch r.end {
-	case endsCut:
-		return
+	case endsWell:
+		r.finishStream(send, req)
 	case endsReset:
 		if len(deltas) == 0 || r.endAfter == 0 {
 			send("")
@@ -172,25 +133,78 @@ func (r Reply) stream(ctx context.Context, w http.ResponseWriter, req *Request) 
 	case endsStalled:
 		send("")
 		<-ctx.Done()
+	}
+}
+
+// keepAlive sends the comments that come before the first chunk.
+func (r Reply) keepAlive(ctx context.Context, send func(string) bool) bool {
+	const comment = ": PROCESSING\n\n"
+	if r.alive > 0 && r.aliveD == 0 {
+		return send(strings.Repeat(comment, r.alive))
+	}
+	for range r.alive {
+		if !send(comment) || !sleep(ctx, r.aliveD) {
+			return false
+		}
+	}
+	return true
+}
+
+// content sends the chunks of the message, and what is inserted among them.
+func (r Reply) content(ctx context.Context, send func(string) bool, req *Request, deltas []object) bool {
+	insert := func(due func(at int) bool) bool {
+		for _, ins := range r.inserts {
+			if due(ins.at) && !send(ins.text) {
+				return false
+			}
+		}
+		return true
+	}
+	for i, d := range deltas {
+		if r.end != endsWell && i >= r.endAfter {
+			break
+		}
+		if !insert(func(at int) bool { return at == i }) || i > 0 && !sleep(ctx, r.every) {
+			return false
+		}
+		if !send(r.chunk(req, choices(d, nil), nil)) {
+			return false
+		}
+	}
+	return insert(func(at int) bool { return at >= len(deltas) })
+}
+
+// finishStream sends what follows the content of a stream that ends well.
+func (r Reply) finishStream(send func(string) bool, req *Request) {
+	switch {
+	case r.noChoices:
+		if !send(r.chunk(req, []any{}, nil)) {
+			return
+		}
+	case !r.noFinish:
+		if !send(r.chunk(req, choices(object{}, r.finishReason()), nil)) {
+			return
+		}
+	}
+	if req.IncludeUsage && !r.noUsage && !send(r.chunk(req, []any{}, r.usageObject(req))) {
 		return
-	}
-	if r.noChoices {
-		if !send(chunk([]any{}, nil)) {
-			return
-		}
-	} else if !r.noFinish {
-		if !send(chunk(choice(object{}, r.finishReason()), nil)) {
-			return
-		}
-	}
-	if req.IncludeUsage && !r.noUsage {
-		if !send(chunk([]any{}, r.usageObject(req))) {
-			return
-		}
 	}
 	if !r.noDone {
 		send("data: [DONE]\n\n")
 	}
+}
+
+// chunk is one event; usage may be nil.
+func (r Reply) chunk(req *Request, choices, usage any) string {
+	o := append(r.head(req, "chat.completion.chunk"), member{"choices", choices})
+	if usage != nil {
+		o = append(o, member{"usage", usage})
+	}
+	return "data: " + encode(o) + "\n\n"
+}
+
+func choices(delta object, finish any) []any {
+	return []any{object{{"index", 0}, {"delta", delta}, {"finish_reason", finish}}}
 }
 
 func (r Reply) head(req *Request, kind string) object {

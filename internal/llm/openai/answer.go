@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -64,8 +65,8 @@ type answer struct {
 	spoken string
 	finish string
 	usage  *usage
-	// content is whether anything of an answer came at all.
-	content bool
+	// size is how much has come, in bytes.
+	size int
 }
 
 type call struct {
@@ -74,12 +75,87 @@ type call struct {
 	fields   map[string]*value
 }
 
+// callSize is what a call costs that says nothing.
+const callSize = 256
+
 // value is a further field: strings are concatenated, of others the last counts.
 type value struct {
 	isText bool
 	text   strings.Builder
 	raw    json.RawMessage
-	parts  []map[string]json.RawMessage // of reasoning_details
+	parts  []*part // of reasoning_details
+	byKey  map[string]*part
+}
+
+// part is a part of reasoning_details, which comes in pieces: what grows with them,
+// and what stands beside it.
+type part struct {
+	fields map[string]json.RawMessage
+	texts  map[string]*strings.Builder
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p *part) MarshalJSON() ([]byte, error) {
+	all := maps.Clone(p.fields)
+	for name, text := range p.texts {
+		all[name] = llm.AppendString(nil, text.String())
+	}
+	return json.Marshal(all)
+}
+
+// partKey is what pieces of one part have in common; "" for a piece that is a part of
+// its own.
+func partKey(piece map[string]json.RawMessage) string {
+	if piece["index"] == nil {
+		return ""
+	}
+	return string(piece["index"]) + " " + string(piece["type"])
+}
+
+// take joins a piece to the part, and returns how many bytes that adds.
+func (p *part) take(piece map[string]json.RawMessage) (grown int) {
+	for name, v := range piece {
+		if string(v) == "null" {
+			continue
+		}
+		if n, ok := p.takeText(name, v); ok {
+			grown += n
+			continue
+		}
+		grown += len(v) - len(p.fields[name])
+		p.fields[name] = v
+		delete(p.texts, name)
+	}
+	return grown
+}
+
+// takeText joins a piece of a text to what came of it before.
+func (p *part) takeText(name string, v json.RawMessage) (grown int, ok bool) {
+	switch name {
+	case "text", "summary", "data":
+	default:
+		return 0, false
+	}
+	var piece, before string
+	if json.Unmarshal(v, &piece) != nil {
+		return 0, false
+	}
+	text := p.texts[name]
+	if text == nil {
+		first, there := p.fields[name]
+		if !there || json.Unmarshal(first, &before) != nil {
+			return 0, false
+		}
+		text = &strings.Builder{}
+		text.WriteString(before)
+		if p.texts == nil {
+			p.texts = map[string]*strings.Builder{}
+		}
+		p.texts[name] = text
+		delete(p.fields, name)
+	}
+	text.WriteString(piece)
+	return len(piece), true
 }
 
 // dropped are fields of answers that say nothing to the provider later on.
@@ -162,7 +238,7 @@ func (a *answer) delta(raw json.RawMessage, whole bool) {
 			if a.fields == nil {
 				a.fields = map[string]*value{}
 			}
-			add(a.fields, name, v)
+			a.join(a.fields, name, v)
 			if name == a.spoken {
 				a.reason(s)
 			}
@@ -196,7 +272,7 @@ func (a *answer) delta(raw json.RawMessage, whole bool) {
 		if a.fields == nil {
 			a.fields = map[string]*value{}
 		}
-		add(a.fields, name, v)
+		a.join(a.fields, name, v)
 	}
 }
 
@@ -226,6 +302,7 @@ func (a *answer) contentPiece(v json.RawMessage) {
 				text += t.Text
 			}
 		}
+		a.size += len(text)
 		a.reason(text)
 	}
 }
@@ -234,16 +311,13 @@ func (a *answer) say(s string) {
 	if s == "" {
 		return
 	}
-	a.content = true
+	a.size += len(s)
 	text, reasoning := a.think.feed(s)
 	a.emit(text, reasoning)
 }
 
 func (a *answer) reason(s string) {
-	if s != "" {
-		a.content = true
-		a.emit("", s)
-	}
+	a.emit("", s)
 }
 
 func (a *answer) emit(text, reasoning string) {
@@ -252,84 +326,108 @@ func (a *answer) emit(text, reasoning string) {
 	}
 }
 
-// call takes a piece of a call, element i of n in its list. Pieces belong
-// together by index; where that is missing by id; where that is missing too by
-// their place, a name beginning a new call.
-func (a *answer) call(raw json.RawMessage, i, n int, whole bool) {
-	var d map[string]json.RawMessage
-	if json.Unmarshal(raw, &d) != nil {
-		return
+// piece is what an event says of a call.
+type piece struct {
+	index          int // -1 where it is missing
+	id, name, args string
+	fields         map[string]json.RawMessage
+}
+
+func parsePiece(raw json.RawMessage) (p piece, ok bool) {
+	if json.Unmarshal(raw, &p.fields) != nil {
+		return piece{}, false
 	}
 	var fn struct {
 		Name      string
 		Arguments json.RawMessage
 	}
-	_ = json.Unmarshal(d["function"], &fn)
-	var id string
-	_ = json.Unmarshal(d["id"], &id)
-	index := -1
-	if v, ok := d["index"]; ok && json.Unmarshal(v, &index) != nil {
-		index = -1
+	_ = json.Unmarshal(p.fields["function"], &fn)
+	_ = json.Unmarshal(p.fields["id"], &p.id)
+	p.name, p.index = fn.Name, -1
+	if v, ok := p.fields["index"]; ok && json.Unmarshal(v, &p.index) != nil {
+		p.index = -1
 	}
-	a.content = true
+	if len(fn.Arguments) > 0 && json.Unmarshal(fn.Arguments, &p.args) != nil {
+		p.args = string(fn.Arguments) // an object in place of its text
+	}
+	for _, name := range []string{"index", "id", "type", "function"} {
+		delete(p.fields, name)
+	}
+	return p, true
+}
 
+// call takes a piece of a call, element i of n in its list; whole says that it is all
+// of one.
+func (a *answer) call(raw json.RawMessage, i, n int, whole bool) {
+	p, ok := parsePiece(raw)
+	if !ok {
+		return
+	}
 	var c *call
-	switch {
-	case whole:
-	case index >= 0:
-		c = a.byIndex[index]
-		// Some servers give every call index 0; a new id with a name tells.
-		if c != nil && id != "" && c.id != "" && id != c.id && fn.Name != "" {
-			c = nil
-		}
-	case id != "":
-		for _, k := range a.calls {
-			if k.id == id {
-				c = k
-			}
-		}
-	case fn.Name != "":
-	case n > 1 && i < len(a.calls):
-		c = a.calls[len(a.calls)-min(n, len(a.calls))+i]
-	case len(a.calls) > 0:
-		c = a.calls[len(a.calls)-1]
+	if !whole {
+		c = a.callOf(p, i, n)
 	}
 	if c == nil {
 		c = &call{fields: map[string]*value{}}
 		a.calls = append(a.calls, c)
+		a.size += callSize
 	}
-	if index >= 0 {
+	if p.index >= 0 {
 		if a.byIndex == nil {
 			a.byIndex = map[int]*call{}
 		}
-		a.byIndex[index] = c
+		a.byIndex[p.index] = c
 	}
+	a.joinCall(c, p)
+}
+
+// callOf returns the call that a piece goes on with, nil where it begins one. Pieces
+// belong together by index; where that is missing by id; where that is missing too
+// by their place, a name beginning a new call.
+func (a *answer) callOf(p piece, i, n int) *call {
+	switch {
+	case p.index >= 0:
+		c := a.byIndex[p.index]
+		// Some servers give every call index 0; a new id with a name tells.
+		if c != nil && p.id != "" && c.id != "" && p.id != c.id && p.name != "" {
+			return nil
+		}
+		return c
+	case p.id != "":
+		for _, c := range slices.Backward(a.calls) {
+			if c.id == p.id {
+				return c
+			}
+		}
+		return nil
+	case p.name != "", len(a.calls) == 0:
+		return nil
+	case n > 1 && i < len(a.calls):
+		return a.calls[len(a.calls)-min(n, len(a.calls))+i]
+	}
+	return a.calls[len(a.calls)-1]
+}
+
+func (a *answer) joinCall(c *call, p piece) {
 	if c.id == "" {
-		c.id = id
+		c.id = p.id
 	}
 	switch {
 	case c.name == "":
-		c.name = fn.Name
-	case fn.Name != c.name && c.args.Len() == 0:
+		c.name = p.name
+	case p.name != c.name && c.args.Len() == 0:
 		// A name in pieces; a repeated one is no piece.
-		c.name += fn.Name
+		c.name += p.name
 	}
-	var args string
-	if len(fn.Arguments) > 0 && json.Unmarshal(fn.Arguments, &args) != nil {
-		args = string(fn.Arguments) // an object in place of its text
-	}
-	c.args.WriteString(args)
-	for name, v := range d {
-		switch name {
-		case "index", "id", "type", "function":
-			continue
-		}
-		add(c.fields, name, v)
+	c.args.WriteString(p.args)
+	a.size += len(p.args) + len(p.name) + len(p.id)
+	for name, v := range p.fields {
+		a.join(c.fields, name, v)
 	}
 }
 
-// add joins a piece of a field to what came before.
-func add(fields map[string]*value, name string, v json.RawMessage) {
+// join joins a piece of a field to what came before.
+func (a *answer) join(fields map[string]*value, name string, v json.RawMessage) {
 	if string(v) == "null" {
 		return
 	}
@@ -337,54 +435,52 @@ func add(fields map[string]*value, name string, v json.RawMessage) {
 	if f == nil {
 		f = &value{}
 		fields[name] = f
+		a.size += len(name)
 	}
 	var s string
 	if json.Unmarshal(v, &s) == nil {
 		f.isText = true
 		f.text.WriteString(s)
+		a.size += len(s)
 		return
 	}
 	f.isText = false
 	if name == detailsField {
 		var parts []map[string]json.RawMessage
 		if json.Unmarshal(v, &parts) == nil {
-			f.details(parts)
+			a.size += f.details(parts)
 			return
 		}
 	}
+	a.size += len(v) - len(f.raw)
 	f.raw = slices.Clone(v)
 }
 
 // details joins the pieces of reasoning parts: those of one index and type are
-// one part, whose texts are concatenated.
-func (f *value) details(parts []map[string]json.RawMessage) {
-	for _, p := range parts {
-		if p == nil {
+// one part, whose texts are concatenated. It returns how many bytes they add.
+func (f *value) details(pieces []map[string]json.RawMessage) (grown int) {
+	for _, piece := range pieces {
+		if piece == nil {
 			continue
 		}
-		var into map[string]json.RawMessage
-		for _, q := range f.parts {
-			if p["index"] != nil && string(p["index"]) == string(q["index"]) && string(p["type"]) == string(q["type"]) {
-				into = q
-			}
-		}
-		if into == nil {
-			f.parts = append(f.parts, p)
+		key := partKey(piece)
+		if p := f.byKey[key]; p != nil {
+			grown += p.take(piece)
 			continue
 		}
-		for k, v := range p {
-			var a, b string
-			switch k {
-			case "text", "summary", "data":
-				if json.Unmarshal(into[k], &a) == nil && json.Unmarshal(v, &b) == nil {
-					v = llm.AppendString(nil, a+b)
-				}
+		p := &part{fields: piece}
+		f.parts = append(f.parts, p)
+		if key != "" {
+			if f.byKey == nil {
+				f.byKey = map[string]*part{}
 			}
-			if string(v) != "null" {
-				into[k] = v
-			}
+			f.byKey[key] = p
+		}
+		for name, v := range piece {
+			grown += len(name) + len(v)
 		}
 	}
+	return grown
 }
 
 // collect returns the fields as JSON, without the empty ones.

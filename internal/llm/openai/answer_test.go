@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -82,5 +83,25 @@ func TestRefusedByLibrary(t *testing.T) {
 	_, err := c.Complete(t.Context(), hello, nil)
 	if e, ok := err.(*llm.Error); !ok || e.Kind != llm.KindBadRequest {
 		t.Errorf("%v", err)
+	}
+}
+
+// Reasoning that comes a word at a time costs no more for its length.
+func BenchmarkReasoningDetails(b *testing.B) {
+	for _, n := range []int{1_000, 10_000, 100_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			piece := json.RawMessage(`{"reasoning_details":[{"type":"reasoning.text","index":0,"text":"another word "}]}`)
+			b.ReportAllocs()
+			b.SetBytes(int64(n * len(piece)))
+			for b.Loop() {
+				a := &answer{}
+				for range n {
+					a.delta(piece, false)
+				}
+				if m := a.message(true); len(m.Extra[detailsField]) < n*len("another word ") {
+					b.Fatalf("%d bytes", len(m.Extra[detailsField]))
+				}
+			}
+		})
 	}
 }

@@ -33,6 +33,8 @@ type attempt struct {
 	sent   bool // the request went out, or may have
 	status int
 	events *eventReader
+	// unchosen is the beginning of the newest event, while none had a choice.
+	unchosen string
 	// cause is why the context ended while the answer was read; nil where it had not.
 	cause error
 

@@ -117,7 +117,7 @@ func classify(status int, p problem) llm.ErrorKind {
 // statusError makes the error of a response that is not a success.
 func (c *Client) statusError(resp *http.Response, body []byte, now time.Time) *llm.Error {
 	p := parseProblem(body)
-	if d := retryAfter(resp.Header, now); d > 0 {
+	if d := retryAfter(resp.Header, resp.StatusCode == http.StatusTooManyRequests, now); d > 0 {
 		p.retryAfter = d
 	}
 	e := c.problemError(resp.StatusCode, p)

@@ -44,9 +44,6 @@ const tailTimeout = 10 * time.Second
 // lets its connection be used again.
 const drainTimeout = 50 * time.Millisecond
 
-// Price is in USD per million tokens.
-type Price = llm.Price
-
 // Config describes one LLM.
 type Config struct {
 	// Name is the configured entry's name, for errors and Response.LLM.
@@ -72,7 +69,7 @@ type Config struct {
 	// lines count as something, for ten times as long.
 	IdleTimeout time.Duration
 	// Price, where not nil, gives the cost.
-	Price *Price
+	Price *llm.Price
 	// Transport carries the requests; nil makes one with NewTransport. Sharing
 	// one among LLMs saves connections.
 	Transport http.RoundTripper
@@ -227,7 +224,7 @@ func (a *attempt) run(ctx context.Context, key string, ans *answer) error {
 	}
 	// The cause is taken before the connection is wound up, which may cancel too.
 	a.cause = ctxCause(ctx)
-	if ans.finish != "" && (a.cause == nil || errors.Is(a.cause, errIdle)) {
+	if ans.finish != "" && !errors.Is(err, errAnswerTooLong) && (a.cause == nil || errors.Is(a.cause, errIdle)) {
 		// What broke after the answer was whole took nothing away.
 		err = nil
 	}
@@ -250,10 +247,16 @@ func (a *attempt) read(stream *goopenai.ChatCompletionStream, ans *answer) error
 		}
 		var ch chunk
 		if err := json.Unmarshal(data, &ch); err != nil {
-			return c.problemError(a.status, parseProblem(data))
+			return c.problemError(a.status, noCompletion(data))
+		}
+		if !ans.hasChoice {
+			a.unchosen = clip(string(data), maxShown)
 		}
 		if p := ans.add(&ch, data); p != nil {
 			return c.problemError(a.status, *p)
+		}
+		if ans.size > maxAnswer {
+			return errAnswerTooLong
 		}
 		if ans.finish != "" {
 			// Usage and [DONE] may follow, but nothing that is worth a long wait.
@@ -264,15 +267,17 @@ func (a *attempt) read(stream *goopenai.ChatCompletionStream, ans *answer) error
 
 // ended judges an answer whose stream ended without an error.
 func (a *attempt) ended(ans *answer) error {
-	done := a.events.done || a.events.whole
+	c, done := a.client, a.events.done || a.events.whole
 	broken := func(kind llm.ErrorKind, message string) error {
-		return &llm.Error{Kind: kind, LLM: a.client.cfg.Name, Status: a.status, Message: message}
+		return &llm.Error{Kind: kind, LLM: c.cfg.Name, Status: a.status, Message: message}
 	}
 	switch {
 	case !ans.hasChoice && done:
-		return broken(llm.KindNoChoices, "the answer has no choices")
+		return broken(llm.KindNoChoices, c.redact(tidy(strings.TrimSuffix("the answer has no choices: "+a.unchosen, ": "))))
 	case ans.finish != "":
 		return nil
+	case !done && !ans.hasChoice && a.events.stray != "":
+		return broken(llm.KindServer, c.redact(tidy("the answer is no chat completion: "+a.events.stray)))
 	case !done:
 		return broken(llm.KindBrokenStream, "the stream ended before the answer was complete")
 	case len(ans.calls) > 0 && !ans.wholeCalls():
@@ -306,8 +311,12 @@ func (c *Client) fail(ctx context.Context, a *attempt, err error) error {
 		return fmt.Errorf("ask LLM %s: %w", c.cfg.Name, ctx.Err())
 	}
 	var e *llm.Error
-	if errors.As(err, &e) {
+	switch {
+	case errors.As(err, &e):
 		return e
+	case errors.Is(err, errAnswerTooLong), errors.Is(err, errEventTooLong), errors.Is(err, errStreamTooLong):
+		return &llm.Error{Kind: llm.KindTooLong, LLM: c.cfg.Name, Status: a.status, Err: err,
+			Message: fmt.Sprintf("the answer was cut off at %d MB, it did not come to an end", maxAnswer>>20)}
 	}
 	if a.status != 0 {
 		return &llm.Error{Kind: llm.KindBrokenStream, LLM: c.cfg.Name, Status: a.status,

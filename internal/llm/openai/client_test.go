@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -207,6 +208,15 @@ func TestFailures(t *testing.T) {
 		{"200 with an error", llmtest.Body(200, "application/json", `{"error":{"message":"quota","code":"insufficient_quota"}}`), llm.KindQuota, 200, "quota", 1},
 		{"200 with code and message", llmtest.Body(200, "application/json", `{"code":503,"message":"busy","data":null}`), llm.KindServer, 503, "busy", 1},
 		{"200 with a page", llmtest.Body(200, "text/html", "<html><title>Log in</title></html>"), llm.KindServer, 200, "Log in", 1},
+		{"200 with a list", llmtest.Body(200, "application/json", `[]`), llm.KindServer, 200, "the answer is no chat completion: []", 1},
+		{"200 with a list of something", llmtest.Body(200, "application/json", `[{"x":1}]`), llm.KindServer, 200, `the answer is no chat completion: [{"x":1}]`, 1},
+		{"200 with a list of errors", llmtest.Body(200, "application/json", `[{"error":{"message":"m"}}]`), llm.KindServer, 200, "m", 1},
+		{"200 with an empty object", llmtest.Body(200, "application/json", `{}`), llm.KindNoChoices, 200, "the answer has no choices: {}", 1},
+		{"200 with another object", llmtest.Body(200, "application/json", `{"models":["a"]}`), llm.KindNoChoices, 200, `the answer has no choices: {"models":["a"]}`, 1},
+		{"200 with choices of another kind", llmtest.Body(200, "application/json", `{"choices":"x"}`), llm.KindServer, 200, `the answer is no chat completion: {"choices":"x"}`, 1},
+		{"200 with null", llmtest.Body(200, "application/json", `null`), llm.KindServer, 200, "the answer is no chat completion: null", 1},
+		{"200 with text", llmtest.Body(200, "text/plain", "It works!\nReally.\n"), llm.KindServer, 200, "the answer is no chat completion: It works!", 1},
+		{"200 with a stream of something", llmtest.Stream(": hi\nid: 7\nretry: 10\n\n"), llm.KindBrokenStream, 200, "before the answer was complete", 1},
 		{"200 with junk", llmtest.Stream("data: junk\n\n"), llm.KindBrokenStream, 200, "not JSON", 1},
 		{"200 with nothing", llmtest.Body(200, "", ""), llm.KindBrokenStream, 200, "", 1},
 	} {
@@ -237,6 +247,52 @@ func TestFailures(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An answer without an end is cut off, in whichever part of it the model goes on.
+func TestAnswersWithoutAnEnd(t *testing.T) {
+	const piece = 64 << 10
+	long := strings.Repeat("all work and no play ", maxAnswer/20)
+	args := `{"text":"` + long + `"}`
+	short := long[:maxAnswer*7/8]
+	for name, tc := range map[string]struct {
+		reply llmtest.Reply
+		whole bool
+	}{
+		"text":             {llmtest.Text(long).Pieces(piece), false},
+		"text, as JSON":    {llmtest.Text(long).AsJSON(), false},
+		"twice as much":    {llmtest.Text(long + long).AsJSON(), false},
+		"one event":        {llmtest.Text(long + long).Pieces(len(long) * 2), false},
+		"arguments":        {llmtest.Call("f", args).Pieces(piece), false},
+		"many calls":       {calls(maxAnswer / callSize), false},
+		"reasoning":        {llmtest.Thinking(long).Text("x").Pieces(piece), false},
+		"another field":    {llmtest.Text("x").Field("secret", strconv.Quote(long)).Pieces(piece), false},
+		"a long text":      {llmtest.Text(short).Pieces(piece), true},
+		"a long text, all": {llmtest.Text(short).AsJSON(), true},
+		"long arguments":   {llmtest.Call("f", `{"text":"`+short+`"}`).Pieces(piece), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp, _, _, err := ask(t, tc.reply, offered, nil)
+			if tc.whole {
+				if err != nil || len(resp.Message.Content) < len(short) && len(resp.Message.ToolCalls[0].Arguments) < len(short) {
+					t.Errorf("%v, %d bytes of text", err, len(resp.Message.Content))
+				}
+				return
+			}
+			var e *llm.Error
+			if !errors.As(err, &e) || e.Kind != llm.KindTooLong || !strings.Contains(e.Message, "cut off at 8 MB") {
+				t.Errorf("%.300v", err)
+			}
+			if resp.Message.Content != "" || len(resp.Message.ToolCalls) > 0 || resp.Spent.Requests != 1 {
+				t.Errorf("%d bytes of text, %d calls, spent %+v", len(resp.Message.Content), len(resp.Message.ToolCalls), resp.Spent)
+			}
+		})
+	}
+}
+
+func calls(n int) llmtest.Reply {
+	list := strings.Repeat(`{"type":"function","function":{"name":"f","arguments":"{}"}},`, n)
+	return llmtest.Body(200, "application/json", `{"choices":[{"message":{"tool_calls":[`+strings.TrimSuffix(list, ",")+`]},"finish_reason":"tool_calls"}]}`)
 }
 
 func TestIdleTimeout(t *testing.T) {
@@ -417,7 +473,7 @@ func TestKeysStayOut(t *testing.T) {
 }
 
 func TestUsageAndCost(t *testing.T) {
-	price := func(c *Config) { c.Price = &Price{Input: 2, Cached: 0.5, Output: 10} }
+	price := func(c *Config) { c.Price = &llm.Price{Input: 2, Cached: 0.5, Output: 10} }
 	for _, tc := range []struct {
 		name   string
 		reply  llmtest.Reply

@@ -64,6 +64,19 @@ func parseProblem(body []byte) problem {
 	return p
 }
 
+// maxShown bounds what is quoted of a body that is no answer.
+const maxShown = 200
+
+// noCompletion is the problem of a body that came as a success and cannot be an
+// answer: what it says, or what it is.
+func noCompletion(body []byte) problem {
+	p := parseProblem(body)
+	if text := tidy(string(body)); p.message == "" || p.message == text {
+		p.message = "the answer is no chat completion: " + clip(text, maxShown)
+	}
+	return p
+}
+
 // empty reports whether a value holds no text or number at any depth.
 func empty(v any) bool {
 	switch v := v.(type) {
@@ -120,54 +133,26 @@ func (p *problem) walk(v any, depth int) {
 }
 
 func (p *problem) object(o map[string]any, depth int) {
-	word := func(name string) string {
-		switch v := o[name].(type) {
-		case string:
-			return v
-		case float64:
-			return strconv.FormatFloat(v, 'f', -1, 64)
-		}
-		return ""
-	}
-	for _, name := range []string{"code", "status", "status_code", "statusCode", "http_code"} {
-		w := word(name)
-		if n, err := strconv.Atoi(w); err == nil && n >= 400 && n < 600 {
-			if p.status == 0 {
-				p.status = n
-			}
-			continue
-		}
-		if p.code == "" && (name == "code" || name == "status") {
-			p.code = w
-		}
-	}
-	if p.kind == "" && word("type") != "error" {
-		p.kind = word("type")
-	}
-	if d, err := time.ParseDuration(word("retryDelay")); err == nil && d > 0 {
+	p.codes(o)
+	if d, err := time.ParseDuration(word(o["retryDelay"])); err == nil && d > 0 {
 		p.retryAfter = d
 	}
 	if n, ok := o["n_ctx"].(float64); ok && n > 0 && n < 1e9 {
 		p.window = int(n)
 	}
 	for _, name := range []string{"error", "errors", "message", "msg", "detail", "error_description", "error_msg", "error_message", "reason", "title"} {
+		// A reason or a title is only a stand-in.
+		if standIn := name == "reason" || name == "title"; standIn && p.message != "" {
+			continue
+		}
 		if v, ok := o[name]; ok {
-			// A reason or a title is only a stand-in.
-			if (name == "reason" || name == "title") && p.message != "" {
-				continue
-			}
 			p.walk(v, depth+1)
 		}
 	}
 	if loc, ok := o["loc"].([]any); ok && len(loc) > 0 {
-		var parts []string
-		for _, l := range loc {
-			switch l := l.(type) {
-			case string:
-				parts = append(parts, l)
-			case float64:
-				parts = append(parts, strconv.Itoa(int(l)))
-			}
+		parts := make([]string, len(loc))
+		for i, l := range loc {
+			parts[i] = word(l)
 		}
 		p.say("at " + strings.Join(parts, "."))
 	}
@@ -186,6 +171,36 @@ func (p *problem) object(o map[string]any, depth int) {
 	if m, ok := o["metadata"].(map[string]any); ok {
 		p.walk(m["raw"], depth+1)
 	}
+}
+
+// codes takes the status and the provider's words for what went wrong.
+func (p *problem) codes(o map[string]any) {
+	for _, name := range []string{"code", "status", "status_code", "statusCode", "http_code"} {
+		w := word(o[name])
+		if n, err := strconv.Atoi(w); err == nil && n >= 400 && n < 600 {
+			if p.status == 0 {
+				p.status = n
+			}
+			continue
+		}
+		if p.code == "" && (name == "code" || name == "status") {
+			p.code = w
+		}
+	}
+	if kind := word(o["type"]); p.kind == "" && kind != "error" {
+		p.kind = kind
+	}
+}
+
+// word is a text or a number as text; "" for anything else.
+func word(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return ""
 }
 
 // say adds to the message what is not in it yet.
@@ -265,8 +280,9 @@ func windowIn(s string) int {
 }
 
 // retryAfter reads the delay that a response's header asks for, 0 where it asks
-// for none.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+// for none. limited says that a rate limit refused the request: the headers that
+// tell how a rate limit stands come with other answers too, and delay nothing then.
+func retryAfter(h http.Header, limited bool, now time.Time) time.Duration {
 	seconds := func(s string, unit time.Duration) time.Duration {
 		f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 		if err != nil || f <= 0 || f > 1e9 {
@@ -285,6 +301,14 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 			return t.Sub(now)
 		}
 	}
+	if !limited {
+		return 0
+	}
+	return resetAfter(h, now)
+}
+
+// resetAfter is how long it takes until a rate limit that is used up is not any more.
+func resetAfter(h http.Header, now time.Time) time.Duration {
 	// The resets of what is used up, as durations; OpenAI and Groq send these.
 	var longest time.Duration
 	for _, what := range []string{"Requests", "Tokens"} {

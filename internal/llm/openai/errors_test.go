@@ -123,8 +123,16 @@ func TestRetryAfter(t *testing.T) {
 		{http.Header{"X-Ratelimit-Reset": {"7"}}, 7 * time.Second},
 		{http.Header{}, 0},
 	} {
-		if got := retryAfter(tc.header, now); got != tc.want {
+		if got := retryAfter(tc.header, true, now); got != tc.want {
 			t.Errorf("%v: %v, want %v", tc.header, got, tc.want)
+		}
+		// Beside other errors only what is meant for this request counts.
+		want := tc.want
+		if tc.header.Get("Retry-After") == "" {
+			want = 0
+		}
+		if got := retryAfter(tc.header, false, now); got != want {
+			t.Errorf("%v without a rate limit: %v, want %v", tc.header, got, want)
 		}
 	}
 	for in, want := range map[string]time.Duration{

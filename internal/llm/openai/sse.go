@@ -11,13 +11,17 @@ import (
 
 // Bounds of what is read from a provider.
 const (
-	maxEvent  = 32 << 20  // one event of a stream, and an answer that is not streamed
-	maxStream = 512 << 20 // everything of one answer
+	// maxAnswer is how long an answer may be, text, reasoning and calls together: many
+	// times what any model gives that has not lost its way.
+	maxAnswer = 8 << 20
+	maxEvent  = 2 * maxAnswer // one event of a stream, and an answer that is not streamed
+	maxStream = 512 << 20     // everything of one answer, with all that stands around its pieces
 )
 
 var (
+	errAnswerTooLong = errors.New("the answer is too long")
 	errEventTooLong  = errors.New("an event of the stream is too long")
-	errStreamTooLong = errors.New("the answer is too long")
+	errStreamTooLong = errors.New("the stream is too long")
 )
 
 // eventReader turns an event stream as providers really send it into the one
@@ -45,6 +49,8 @@ type eventReader struct {
 	data    []byte
 	hasData bool
 	read    int64
+	// stray is the beginning of the first line that is of no event stream.
+	stray string
 }
 
 func newEventReader(src io.Reader, onContent func(), onError func([]byte) error) *eventReader {
@@ -204,6 +210,9 @@ func (r *eventReader) takeLine(line []byte) {
 		// Comments, ids, reconnection times; and errors that some servers write
 		// into the stream without a field name.
 		if line = bytes.TrimSpace(line); line[0] != '{' {
+			if r.stray == "" && !streamField(line) {
+				r.stray = clip(string(line), maxShown)
+			}
 			return
 		}
 		value = line
@@ -226,6 +235,12 @@ func (r *eventReader) takeLine(line []byte) {
 	if string(r.data) == "[DONE]" {
 		r.dispatch()
 	}
+}
+
+// streamField reports whether a line may stand in an event stream and say nothing.
+func streamField(line []byte) bool {
+	name, _, found := bytes.Cut(line, []byte(":"))
+	return found && (len(name) == 0 || string(name) == "id" || string(name) == "retry")
 }
 
 // complete reports whether an event's data can stand for itself.

@@ -91,76 +91,93 @@ func (s *thinkSplitter) wasUnopened() bool {
 func (s *thinkSplitter) advance(last bool) (text, reasoning string) {
 	switch s.state {
 	case thinkStart:
-		rest := strings.TrimLeft(s.held, " \t\r\n")
-		switch {
-		case strings.HasPrefix(rest, openTag):
-			cut := len(s.held) - len(rest) + len(openTag)
-			s.raw.WriteString(s.held[:cut])
-			s.held = s.held[cut:]
-			s.state = thinkInside
-		case !last && strings.HasPrefix(openTag, rest):
-			// White space or the beginning of a tag.
-		case s.unopened && rest != "":
-			s.state = thinkUnopened
-		case rest != "" || last:
-			s.state = thinkText
-		}
+		s.start(last)
+		return "", ""
 	case thinkInside:
-		i := strings.Index(s.held, closeTag)
-		if i >= 0 {
-			reasoning = s.held[:i]
-			s.think(reasoning)
-			s.close(i)
-			return "", reasoning
-		}
-		n := len(s.held)
-		if !last {
-			n -= partialSuffix(s.held, closeTag)
-		}
-		reasoning = s.held[:n]
-		s.think(reasoning)
-		s.held = s.held[n:]
+		return "", s.inside(last)
 	case thinkUnopened, thinkText:
-		i, end, undecided := s.lineClose(last)
-		if i >= 0 {
-			out := s.held[:i]
-			if s.state == thinkUnopened {
-				s.think(out)
-				reasoning = out
-			} else {
-				// What was shown as text was reasoning.
-				all := s.shown.String() + out
-				s.shown.Reset()
-				s.text.Reset()
-				s.think(all)
-				reasoning = out
-			}
-			s.close(i)
-			return "", reasoning
-		}
-		n := end
-		if undecided >= 0 {
-			n = undecided
-		}
-		out := s.held[:n]
-		s.held = s.held[n:]
-		if s.state == thinkUnopened {
-			s.think(out)
-			return "", out
-		}
-		s.shown.WriteString(out)
-		s.text.WriteString(out)
-		text = out
-	case thinkAfter:
-		text = s.held
-		if s.text.Len() == 0 {
-			// The blank lines between reasoning and answer.
-			text = strings.TrimLeft(text, " \t\r\n")
-		}
-		s.text.WriteString(text)
-		s.held = ""
+		return s.untagged(last)
 	}
-	return text, reasoning
+	return s.after(), ""
+}
+
+// start looks for an opening tag at the very beginning.
+func (s *thinkSplitter) start(last bool) {
+	rest := strings.TrimLeft(s.held, " \t\r\n")
+	switch {
+	case strings.HasPrefix(rest, openTag):
+		cut := len(s.held) - len(rest) + len(openTag)
+		s.raw.WriteString(s.held[:cut])
+		s.held = s.held[cut:]
+		s.state = thinkInside
+	case !last && strings.HasPrefix(openTag, rest):
+		// White space or the beginning of a tag.
+	case s.unopened && rest != "":
+		s.state = thinkUnopened
+	case rest != "" || last:
+		s.state = thinkText
+	}
+}
+
+// inside takes reasoning up to the closing tag.
+func (s *thinkSplitter) inside(last bool) (reasoning string) {
+	if i := strings.Index(s.held, closeTag); i >= 0 {
+		reasoning = s.held[:i]
+		s.think(reasoning)
+		s.close(i)
+		return reasoning
+	}
+	n := len(s.held)
+	if !last {
+		n -= partialSuffix(s.held, closeTag)
+	}
+	reasoning = s.held[:n]
+	s.think(reasoning)
+	s.held = s.held[n:]
+	return reasoning
+}
+
+// untagged takes what no tag has opened: text, or reasoning that began in the prompt.
+// A closing tag makes reasoning of what came before it.
+func (s *thinkSplitter) untagged(last bool) (text, reasoning string) {
+	i, end, undecided := s.lineClose(last)
+	if i >= 0 {
+		reasoning = s.held[:i]
+		if s.state == thinkText {
+			// What was shown as text was reasoning.
+			s.think(s.shown.String())
+			s.shown.Reset()
+			s.text.Reset()
+		}
+		s.think(reasoning)
+		s.close(i)
+		return "", reasoning
+	}
+	n := end
+	if undecided >= 0 {
+		n = undecided
+	}
+	out := s.held[:n]
+	s.held = s.held[n:]
+	if s.state == thinkUnopened {
+		s.think(out)
+		return "", out
+	}
+	s.shown.WriteString(out)
+	s.text.WriteString(out)
+	return out, ""
+}
+
+// after takes the answer that follows the reasoning.
+func (s *thinkSplitter) after() (text string) {
+	text = s.held
+	if s.text.Len() == 0 {
+		// The blank lines between the two.
+		text = strings.TrimLeft(text, " \t\r\n")
+	}
+	s.text.WriteString(text)
+	s.held = ""
+	return text
 }
 
 func (s *thinkSplitter) think(t string) {

@@ -74,7 +74,7 @@ func (c *chain) order() []*LLM {
 }
 
 func movesOn(k llm.ErrorKind) bool {
-	return !k.Final() || k == llm.KindAuth || k == llm.KindQuota
+	return !k.Final() && k != llm.KindTooLong || k == llm.KindAuth || k == llm.KindQuota
 }
 
 // portable returns the messages without the fields that only the provider

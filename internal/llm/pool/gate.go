@@ -15,6 +15,7 @@ import (
 const (
 	basePause = time.Second      // the pause where the provider names none; doubles
 	maxPause  = time.Minute      // up to this
+	longPause = time.Hour        // what a provider asks for is believed for this long; then it is asked again
 	growEvery = 15 * time.Second // the least time between two steps back up
 	growAfter = 4                // answers per place and step
 	maxSpread = 100 * time.Millisecond
@@ -54,7 +55,18 @@ type waiter struct {
 	giveUp time.Time
 	ch     chan error // one value: nil lets it through
 	pass   uint64
+	news   chan struct{} // a pause has begun, or become longer
 }
+
+// held is why a request waits at the gate: for the end of a pause, or, where until
+// is zero, for others that are under way.
+type held struct {
+	until time.Time
+	cause *llm.Error // of the pause; nil without one
+}
+
+// unremarkable is how long a request may wait for others without a word.
+const unremarkable = time.Second
 
 // verdict is how a request came out, as far as the gate learns from it.
 type verdict struct {
@@ -81,12 +93,13 @@ func (g *gate) ticket() uint64 {
 }
 
 // acquire blocks until the gate lets the request through or ctx ends. Where the
-// provider wants a pause beyond giveUp it fails at once with the rate limit.
-func (g *gate) acquire(ctx context.Context, ticket uint64, giveUp time.Time) (pass uint64, err error) {
+// provider wants a pause beyond giveUp it fails at once with the rate limit. tell
+// hears what is waited for, on the caller's goroutine, and again when that changes.
+func (g *gate) acquire(ctx context.Context, ticket uint64, giveUp time.Time, tell func(held)) (pass uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	w := &waiter{ticket: ticket, giveUp: giveUp, ch: make(chan error, 1)}
+	w := &waiter{ticket: ticket, giveUp: giveUp, ch: make(chan error, 1), news: make(chan struct{}, 1)}
 	g.mu.Lock()
 	if g.paused.After(giveUp) {
 		err := g.pauseError()
@@ -103,10 +116,8 @@ func (g *gate) acquire(ctx context.Context, ticket uint64, giveUp time.Time) (pa
 	g.dispatch()
 	g.mu.Unlock()
 
-	select {
-	case err := <-w.ch:
+	if let, err := g.wait(ctx, w, tell); let {
 		return w.pass, err
-	case <-ctx.Done():
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -117,6 +128,50 @@ func (g *gate) acquire(ctx context.Context, ticket uint64, giveUp time.Time) (pa
 		g.dispatch()
 	}
 	return 0, ctx.Err()
+}
+
+// wait waits for the gate's decision about w; let is false where ctx ended first.
+func (g *gate) wait(ctx context.Context, w *waiter, tell func(held)) (let bool, err error) {
+	select {
+	case err := <-w.ch:
+		return true, err // at once, as nearly always
+	default:
+	}
+	look := time.NewTimer(unremarkable)
+	defer look.Stop()
+	say := func() {
+		h := g.held()
+		tell(h)
+		if !h.until.IsZero() {
+			// Others may go first when the pause is over.
+			look.Reset(time.Until(h.until) + unremarkable)
+		}
+	}
+	if h := g.held(); !h.until.IsZero() {
+		say()
+	}
+	for {
+		select {
+		case err := <-w.ch:
+			return true, err
+		case <-ctx.Done():
+			return false, nil
+		case <-w.news:
+			say()
+		case <-look.C:
+			say()
+		}
+	}
+}
+
+// held returns what holds requests up just now.
+func (g *gate) held() held {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.paused.After(time.Now()) {
+		return held{}
+	}
+	return held{g.paused, g.pauseCause}
 }
 
 // pauseError is the rate limit of the pause, for one who cannot wait for its end.
@@ -180,6 +235,7 @@ func (g *gate) pause(pass uint64, e *llm.Error) {
 		}
 		d = min(basePause<<min(g.streak, 10), maxPause)
 	}
+	d = min(d, longPause)
 	d += time.Duration(g.rand() * float64(min(d/10, 250*time.Millisecond)))
 	if fresh {
 		g.mark = g.passes
@@ -198,6 +254,10 @@ func (g *gate) pause(pass uint64, e *llm.Error) {
 			if until.After(w.giveUp) {
 				w.ch <- g.pauseError()
 				return true
+			}
+			select {
+			case w.news <- struct{}{}:
+			default:
 			}
 			return false
 		})

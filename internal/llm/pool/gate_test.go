@@ -17,7 +17,7 @@ import (
 func take(t *testing.T, g *gate, ctx context.Context, ticket uint64, got chan<- uint64) {
 	t.Helper()
 	go func() {
-		if _, err := g.acquire(ctx, ticket, time.Now().Add(time.Hour)); err == nil {
+		if _, err := g.acquire(ctx, ticket, time.Now().Add(time.Hour), untold); err == nil {
 			got <- ticket
 		}
 	}()
@@ -59,11 +59,30 @@ func TestGateIsFair(t *testing.T) {
 	})
 }
 
+// One answer of a broken proxy must not close the gate until the daemon ends.
+func TestGatePauseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, half)
+		pass, err := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Hour), untold)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.release(pass, verdict{err: &llm.Error{Kind: llm.KindServer, RetryAfter: 365 * 24 * time.Hour}})
+		if _, err := g.acquire(t.Context(), g.ticket(), time.Now().Add(30*time.Minute), untold); err == nil {
+			t.Error("the pause was not kept")
+		}
+		time.Sleep(longPause + time.Second)
+		if _, err := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Minute), untold); err != nil {
+			t.Errorf("after an hour nobody tries again: %v", err)
+		}
+	})
+}
+
 func TestGatePauseIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(8, half)
 		for range 8 {
-			if _, err := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Hour)); err != nil {
+			if _, err := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Hour), untold); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -81,7 +100,7 @@ func TestGatePauseIsShared(t *testing.T) {
 		for range 12 {
 			ticket := g.ticket()
 			go func() {
-				pass, err := g.acquire(t.Context(), ticket, time.Now().Add(time.Hour))
+				pass, err := g.acquire(t.Context(), ticket, time.Now().Add(time.Hour), untold)
 				if err != nil {
 					t.Error(err)
 				}
@@ -115,7 +134,7 @@ func TestGateGrowsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(4, half)
 		ask := func(v verdict) {
-			pass, err := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Hour))
+			pass, err := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Hour), untold)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,16 +168,16 @@ func TestGateGrowsBack(t *testing.T) {
 func TestGateLongPauseIsToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(1, half)
-		pass, _ := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Minute))
+		pass, _ := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Minute), untold)
 		waiting := make(chan error, 1)
 		go func() {
-			_, err := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Minute))
+			_, err := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Minute), untold)
 			waiting <- err
 		}()
 		synctest.Wait()
 		g.release(pass, verdict{err: &llm.Error{Kind: llm.KindRateLimit, RetryAfter: time.Hour, Message: "daily limit"}})
 		synctest.Wait()
-		_, late := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Minute))
+		_, late := g.acquire(t.Context(), g.ticket(), time.Now().Add(time.Minute), untold)
 		for _, err := range []error{<-waiting, late} {
 			var e *llm.Error
 			if !errors.As(err, &e) || e.Kind != llm.KindRateLimit || e.RetryAfter < 59*time.Minute {
@@ -185,7 +204,7 @@ func TestGateRandomly(t *testing.T) {
 					time.Sleep(arrive)
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
-					pass, err := g.acquire(ctx, g.ticket(), time.Now().Add(time.Hour))
+					pass, err := g.acquire(ctx, g.ticket(), time.Now().Add(time.Hour), untold)
 					if err != nil {
 						return
 					}
@@ -219,7 +238,7 @@ func BenchmarkGate(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			pass, err := g.acquire(context.Background(), g.ticket(), time.Now().Add(time.Hour))
+			pass, err := g.acquire(context.Background(), g.ticket(), time.Now().Add(time.Hour), untold)
 			if err != nil {
 				b.Error(err)
 			}

@@ -38,6 +38,10 @@ const limitFactor = 5
 // hold all of them up.
 const keepsPlace = 3
 
+// maxTooLong is how many answers without an end one request may cost: the second one
+// says that it is no accident.
+const maxTooLong = 2
+
 // How long an LLM that failed for good is passed over where there is a fallback.
 const (
 	downTransient = time.Minute
@@ -142,9 +146,12 @@ func (l *LLM) run(ctx context.Context, req llm.Request, onDelta func(llm.Delta))
 		attempts int
 		failures int // without rate limits
 		limits   int
+		tooLong  int
+		wait     = &teller{onDelta: onDelta}
 	)
+	defer wait.over()
 	for {
-		resp, text, err := l.attempt(ctx, ticket, giveUp, req, onDelta)
+		resp, text, err := l.attempt(ctx, ticket, giveUp, req, onDelta, wait)
 		spent = spent.Add(resp.Spent)
 		resp.Spent, resp.LLM = spent, l.cfg.Name
 		if err == nil {
@@ -172,43 +179,84 @@ func (l *LLM) run(ctx context.Context, req llm.Request, onDelta func(llm.Delta))
 			}
 			return failed, text, e
 		}
-		var wait time.Duration
+		if e.Kind == llm.KindTooLong {
+			if tooLong++; tooLong >= maxTooLong {
+				return failed, text, e
+			}
+		}
+		var pause time.Duration
 		if e.Kind == llm.KindRateLimit {
 			// The gate holds everybody up as long as the provider asked for.
 			if limits++; limits >= keepsPlace {
 				ticket = l.gate.ticket()
 			}
-			wait = l.gate.pauseLeft()
+			pause = l.gate.pauseLeft()
 		} else {
 			failures++
-			wait = l.delay(failures, e.RetryAfter)
+			pause = l.delay(failures, e.RetryAfter)
 		}
-		if failures >= l.cfg.Attempts || limits >= l.cfg.Attempts*limitFactor || time.Now().Add(wait).After(giveUp) {
+		if failures >= l.cfg.Attempts || limits >= l.cfg.Attempts*limitFactor || time.Now().Add(pause).After(giveUp) {
 			l.setDown(downTransient)
 			return failed, text, e
 		}
-		l.cfg.Log.Warn("LLM failed, asked again", "error", e, "wait", wait)
+		l.cfg.Log.Warn("LLM failed, asked again", "error", e, "wait", pause)
 		if text && onDelta != nil {
 			onDelta(llm.Delta{Restarted: e})
 		}
 		if e.Kind == llm.KindRateLimit {
 			continue
 		}
-		if err := sleep(ctx, wait); err != nil {
+		wait.begin(time.Now().Add(pause), e.Error())
+		if err := sleep(ctx, pause); err != nil {
 			return failed, false, fmt.Errorf("wait for LLM %s: %w", l.cfg.Name, err)
 		}
 	}
 }
 
+// teller tells whoever watches an answer what its request waits for.
+type teller struct {
+	onDelta func(llm.Delta)
+	waits   llm.Wait
+}
+
+func (t *teller) begin(until time.Time, why string) {
+	if t.waits.Why == "" {
+		t.waits.Since = time.Now()
+	}
+	t.waits.Until, t.waits.Why = until, why
+	t.tell()
+}
+
+func (t *teller) over() {
+	if t.waits.Why != "" {
+		t.waits = llm.Wait{}
+		t.tell()
+	}
+}
+
+func (t *teller) tell() {
+	if t.onDelta != nil {
+		w := t.waits
+		t.onDelta(llm.Delta{Waits: &w})
+	}
+}
+
 // attempt makes one attempt when the gate lets it; text says that it streamed text.
-func (l *LLM) attempt(ctx context.Context, ticket uint64, giveUp time.Time, req llm.Request, onDelta func(llm.Delta)) (resp llm.Response, text bool, err error) {
-	pass, err := l.gate.acquire(ctx, ticket, giveUp)
+func (l *LLM) attempt(ctx context.Context, ticket uint64, giveUp time.Time, req llm.Request, onDelta func(llm.Delta), wait *teller) (resp llm.Response, text bool, err error) {
+	pass, err := l.gate.acquire(ctx, ticket, giveUp, func(h held) {
+		why := "LLM " + l.cfg.Name + ": other requests are under way, as many as it takes at once"
+		if h.cause != nil {
+			why = h.cause.Error()
+		}
+		wait.begin(h.until, why)
+	})
 	if err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("wait for LLM %s: %w", l.cfg.Name, ctx.Err())
 		}
 		return llm.Response{}, false, err
 	}
+	wait.over()
 	// Also where the client or the caller's function panics.
 	verdict := verdict{}
 	defer func() { l.gate.release(pass, verdict) }()

@@ -356,3 +356,24 @@ func TestPanicGivesThePlaceBack(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// An answer without an end is paid for twice at most, and not elsewhere either.
+func TestAnswersWithoutAnEndAreAskedForOnceMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := kind(llm.KindTooLong)
+		f := &fake{do: failing(long, long, long)}
+		other := &fake{do: failing()}
+		c := WithFallback(newLLM(f, nil), New(Config{Name: "b", Client: other, Rand: half}))
+		_, err := c.Complete(t.Context(), llm.Request{}, nil)
+		var e *llm.Error
+		if !errors.As(err, &e) || e.Kind != llm.KindTooLong || e.Attempts != 2 || len(f.at) != 2 || len(other.at) != 0 {
+			t.Errorf("%v; %d attempts, %d elsewhere", err, len(f.at), len(other.at))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{do: failing(kind(llm.KindTooLong), kind(llm.KindServer))}
+		if resp, err := newLLM(f, nil).Complete(t.Context(), llm.Request{}, nil); err != nil || resp.Message.Content != "ok" {
+			t.Errorf("%v, %q", err, resp.Message.Content)
+		}
+	})
+}

@@ -1,10 +1,7 @@
 package texttools
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -31,8 +28,10 @@ type block struct {
 // missing, code fences may stand around a call, line ends may stand in JSON strings,
 // and the tag that ends the last call may be missing. A call whose JSON is broken or
 // cut off is a call with those arguments: who runs it can say what is wrong.
+//
+// It takes time in proportion to the text, whatever that is.
 func parse(text string, tools []llm.ToolSpec) []block {
-	p := parser{text: text, tools: tools}
+	p := parser{text: text, tools: tools, effort: len(text)*maxEffort + minEffort}
 	calls := false
 	for i := 0; i < len(text); {
 		b, ok := p.at(i)
@@ -55,7 +54,21 @@ type parser struct {
 	text   string
 	tools  []llm.ToolSpec
 	blocks []block
+	// closers are where closing tags begin, by their names; made when one is looked for.
+	closers map[string][]int
+	// types are those of the arguments of tools that were looked up.
+	types map[string]map[string]any
+	// effort is how many bytes may yet be looked at in search of objects.
+	effort int
 }
+
+// An object may begin in the middle of another, and a text may be one begun object
+// after the other, each of which would have to be followed to its end. Texts that are
+// meant as answers come nowhere near this; in others what lies beyond is no object.
+const (
+	maxEffort = 16
+	minEffort = 64 << 10
+)
 
 // at reads the block that begins at i.
 func (p *parser) at(i int) (block, bool) {
@@ -106,6 +119,9 @@ func readTag(s string) (tag, bool) {
 	}
 	return t, true
 }
+
+// space is what strings.TrimSpace trims of ASCII.
+const space = " \t\n\v\f\r"
 
 func nameByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
@@ -197,7 +213,7 @@ func (p *parser) namedWithin(i, body int, t tag) (block, bool) {
 	default:
 		return block{}, false
 	}
-	raw, end, ok := object(p.text, at)
+	raw, end, ok := p.object(at)
 	if !ok {
 		return block{}, false
 	}
@@ -222,7 +238,7 @@ func (p *parser) call(i, body int, t tag, name string) block {
 	}
 	at += len(p.text[at:]) - len(strings.TrimLeft(p.text[at:], " \t\r\n"))
 	if strings.HasPrefix(p.text[at:], "{") {
-		if raw, end, ok := object(p.text, at); ok {
+		if raw, end, ok := p.object(at); ok {
 			if inner, args := envelope(raw); inner == name {
 				raw = args
 			}
@@ -231,14 +247,13 @@ func (p *parser) call(i, body int, t tag, name string) block {
 		}
 	}
 	// No object, or a broken one: all up to the closing tag.
-	inner := p.text[body:]
 	b.to = len(p.text)
-	if end := closeIndex(inner, t); end >= 0 {
-		b.to = p.closed(body+end, t)
-		inner = inner[:end]
+	inner := len(p.text)
+	if end := p.closing(body, t); end >= 0 {
+		b.to, inner = p.closed(end, t), end
 	}
-	trimmed := strings.TrimSpace(inner)
-	if args, ok := p.fields(name, inner); ok {
+	trimmed := strings.TrimSpace(p.text[body:inner])
+	if args, ok := p.fields(name, body, inner); ok {
 		b.call.Arguments = args
 	} else if trimmed != "" {
 		b.call.Arguments = strings.TrimSpace(strings.Trim(trimmed, "`"))
@@ -246,13 +261,36 @@ func (p *parser) call(i, body int, t tag, name string) block {
 	return b
 }
 
-// closeIndex finds the tag that closes t.
-func closeIndex(s string, t tag) int {
-	lower := strings.ToLower(s)
-	if i := strings.Index(lower, "</"+t.name+">"); i >= 0 && len(lower) == len(s) {
-		return i
+// closing finds the tag that closes t from a place on; -1 where there is none.
+func (p *parser) closing(from int, t tag) int {
+	if p.closers == nil {
+		p.closers = closingTags(p.text)
 	}
-	return strings.Index(s, "</"+t.written+">")
+	at := p.closers[t.name]
+	if i, _ := slices.BinarySearch(at, from); i < len(at) {
+		return at[i]
+	}
+	return -1
+}
+
+// closingTags returns where each closing tag begins, by its name in lower case.
+func closingTags(text string) map[string][]int {
+	tags := map[string][]int{}
+	for i := 0; ; {
+		next := strings.Index(text[i:], "</")
+		if next < 0 {
+			return tags
+		}
+		i += next + 2
+		end := i
+		for end < len(text) && end-i < maxTag && nameByte(text[end]) {
+			end++
+		}
+		if end > i && end < len(text) && text[end] == '>' {
+			name := strings.ToLower(text[i:end])
+			tags[name] = append(tags[name], i-2)
+		}
+	}
 }
 
 // closed returns where a block ends whose content ends at end: behind its closing
@@ -267,7 +305,7 @@ func (p *parser) closed(end int, t tag) int {
 
 // bare reads an object that is a call of a known tool.
 func (p *parser) bare(i int) (block, bool) {
-	raw, end, ok := object(p.text, i)
+	raw, end, ok := p.object(i)
 	if !ok {
 		return block{}, false
 	}
@@ -284,77 +322,78 @@ func (p *parser) known(name string) bool {
 
 // object reads the JSON object at i and returns it and where it ends. Line ends and
 // other control characters that stand in its strings are taken as they are meant.
-func object(text string, i int) (raw string, end int, ok bool) {
-	var v json.RawMessage
-	dec := json.NewDecoder(strings.NewReader(text[i:]))
-	err := dec.Decode(&v)
-	if err == nil {
-		return string(v), i + int(dec.InputOffset()), true
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+func (p *parser) object(i int) (raw string, end int, ok bool) {
+	rest := strings.TrimLeft(p.text[i+1:], " \t\r\n")
+	if rest == "" || rest[0] != '"' && rest[0] != '}' || p.effort <= 0 {
 		return "", 0, false
 	}
-	fixed, from := escapeControls(text[i:])
-	if from == nil {
+	end, controls := extent(p.text, i)
+	if end < 0 {
+		p.effort -= len(p.text) - i
 		return "", 0, false
 	}
-	dec = json.NewDecoder(bytes.NewReader(fixed))
-	if dec.Decode(&v) != nil {
-		return "", 0, false
+	p.effort -= end - i
+	raw = p.text[i:end]
+	if controls {
+		raw = escapeControls(raw)
 	}
-	return string(v), i + from[dec.InputOffset()-1] + 1, true
+	return raw, end, json.Valid([]byte(raw))
 }
 
-// escapeControls escapes control characters within the strings of the JSON value
-// that s begins with. from is the place in s of each byte of what it returns, nil
-// where there is nothing to escape.
-func escapeControls(s string) (fixed []byte, from []int) {
-	depth, inString, changed := 0, false, false
-	put := func(i int, b ...byte) {
-		fixed = append(fixed, b...)
-		for range b {
-			from = append(from, i)
+// extent returns where the brackets are closed again that open at i, -1 where that is
+// nowhere, and whether there are control characters within strings.
+func extent(text string, i int) (end int, controls bool) {
+	depth, inString := 0, false
+	for ; i < len(text); i++ {
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+			controls = controls || c < 0x20
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			if depth--; depth == 0 {
+				return i + 1, controls
+			}
 		}
 	}
+	return -1, controls
+}
+
+// escapeControls escapes control characters within the strings of a JSON value.
+func escapeControls(s string) string {
+	const hex = "0123456789abcdef"
+	b := make([]byte, 0, len(s)+len(s)/16)
+	inString := false
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		switch {
 		case inString && c == '\\' && i+1 < len(s):
-			put(i, c)
 			i++
-			c = s[i]
-		case inString && c < 0x20:
-			changed = true
-			switch c {
-			case '\n':
-				put(i, '\\', 'n')
-			case '\r':
-				put(i, '\\', 'r')
-			case '\t':
-				put(i, '\\', 't')
-			default:
-				put(i, []byte(`\u00`)...)
-				const hex = "0123456789abcdef"
-				put(i, hex[c>>4], hex[c&15])
-			}
+			b = append(b, c, s[i])
 			continue
 		case c == '"':
 			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			depth++
-		case c == '}' || c == ']':
-			depth--
+		case !inString || c >= 0x20:
+		case c == '\n':
+			b = append(b, '\\', 'n')
+			continue
+		case c == '\r':
+			b = append(b, '\\', 'r')
+			continue
+		case c == '\t':
+			b = append(b, '\\', 't')
+			continue
+		default:
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			continue
 		}
-		put(i, c)
-		if depth <= 0 && !inString {
-			break
-		}
+		b = append(b, c)
 	}
-	if !changed {
-		return nil, nil
-	}
-	return fixed, from
+	return string(b)
 }
 
 // envelope reads an object that names a tool and holds its arguments; "" where it is
@@ -387,11 +426,16 @@ func envelope(raw string) (name, args string) {
 	return name, args
 }
 
-// fields reads arguments that are tags of their own.
-func (p *parser) fields(tool, inner string) (string, bool) {
-	rest := strings.TrimSpace(inner)
+// fields reads arguments that are tags of their own, between two places.
+func (p *parser) fields(tool string, from, to int) (string, bool) {
+	to -= len(p.text[from:to]) - len(strings.TrimRight(p.text[from:to], space))
 	var b strings.Builder
-	for rest != "" {
+	for {
+		from = to - len(strings.TrimLeft(p.text[from:to], space))
+		rest := p.text[from:to]
+		if rest == "" {
+			break
+		}
 		t, ok := readTag(rest)
 		if !ok || t.closing {
 			return "", false
@@ -402,22 +446,16 @@ func (p *parser) fields(tool, inner string) (string, bool) {
 				return "", false
 			}
 		}
-		rest = rest[t.length:]
+		from += t.length
 		value := ""
 		if !t.empty {
-			end := closeIndex(rest, t)
-			if end < 0 {
+			end := p.closing(from, t)
+			if end < 0 || end >= to {
 				return "", false // cut off: nothing that may be run
 			}
-			value = rest[:end]
-			rest = rest[end:]
-			c, ok := readTag(rest)
-			if !ok {
-				return "", false
-			}
-			rest = rest[c.length:]
+			value = p.text[from:end]
+			from = end + len("</>") + len(t.name)
 		}
-		rest = strings.TrimSpace(rest)
 		if b.Len() == 0 {
 			b.WriteByte('{')
 		} else {
@@ -435,20 +473,9 @@ func (p *parser) fields(tool, inner string) (string, bool) {
 
 // typed is a value as JSON of the type that the tool's schema gives the argument.
 func (p *parser) typed(tool, name, value string) string {
-	for _, t := range p.tools {
-		if t.Name != tool {
-			continue
-		}
-		var schema struct {
-			Properties map[string]struct{ Type any }
-		}
-		if json.Unmarshal(t.Parameters, &schema) != nil {
-			break
-		}
-		v := strings.TrimSpace(value)
-		if typ := schema.Properties[name].Type; typ != nil && typ != "string" && json.Valid([]byte(v)) {
-			return v
-		}
+	v := strings.TrimSpace(value)
+	if typ := p.typesOf(tool)[name]; typ != nil && typ != "string" && json.Valid([]byte(v)) {
+		return v
 	}
 	// The line ends that set a value off from its tags are not part of it.
 	value = strings.TrimPrefix(strings.TrimPrefix(value, "\r"), "\n")
@@ -456,13 +483,40 @@ func (p *parser) typed(tool, name, value string) string {
 	return string(llm.AppendString(nil, value))
 }
 
+// typesOf returns the types that a tool's schema gives its arguments, by name.
+func (p *parser) typesOf(tool string) map[string]any {
+	if types, ok := p.types[tool]; ok {
+		return types
+	}
+	types := map[string]any{}
+	if i := slices.IndexFunc(p.tools, func(t llm.ToolSpec) bool { return t.Name == tool }); i >= 0 {
+		var schema struct {
+			Properties map[string]struct{ Type any }
+		}
+		if json.Unmarshal(p.tools[i].Parameters, &schema) == nil {
+			for name, property := range schema.Properties {
+				types[name] = property.Type
+			}
+		}
+	}
+	if p.types == nil {
+		p.types = map[string]map[string]any{}
+	}
+	p.types[tool] = types
+	return types
+}
+
+// maxFence bounds the length of the line that opens a code fence.
+const maxFence = 100
+
 // unfenced adds to a block the code fence around it.
 func (p *parser) unfenced(b block) block {
 	before := strings.TrimRight(p.text[:b.from], " \t\r\n")
-	line := before[strings.LastIndexByte(before, '\n')+1:]
+	near := before[max(0, len(before)-maxFence):]
+	line := near[strings.LastIndexByte(near, '\n')+1:]
 	after := strings.TrimLeft(p.text[b.to:], " \t\r\n")
 	ownLine := strings.Contains(p.text[len(before):b.from], "\n")
-	if ownLine && strings.HasPrefix(line, "```") && !strings.ContainsAny(line[3:], " `") && strings.HasPrefix(after, "```") {
+	if whole := len(line) == len(before) || len(line) < len(near); whole && ownLine && strings.HasPrefix(line, "```") && !strings.ContainsAny(line[3:], " `") && strings.HasPrefix(after, "```") {
 		b.from = len(before) - len(line)
 		b.to = len(p.text) - len(after) + 3
 	}

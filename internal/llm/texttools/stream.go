@@ -15,18 +15,20 @@ type stream struct {
 	built strings.Builder
 	text  string // what is built so far
 	shown int    // bytes of text that were given out
+	// scanned is up to where no block can begin, and solid the end of the last text
+	// before it that is no blank: blanks before a block are part of it or of nothing.
+	scanned, solid int
+	// held says that a block begins at scanned, whatever follows.
+	held bool
 }
 
-func (s *stream) reset() {
-	s.built.Reset()
-	s.text, s.shown = "", 0
-}
+func (s *stream) reset() { *s = stream{tools: s.tools} }
 
 func (s *stream) next(piece string) string {
 	s.built.WriteString(piece)
 	s.text = s.built.String()
 	from := s.shown
-	s.shown = s.safe(from)
+	s.shown = s.safe()
 	return s.text[from:s.shown]
 }
 
@@ -37,27 +39,45 @@ func (s *stream) end() string {
 	return strings.TrimRight(rest, " \t\r\n")
 }
 
-// safe returns up to where, from on, text is sure to be text.
-func (s *stream) safe(from int) int {
-	for i := from; i < len(s.text); i++ {
-		switch c := s.text[i]; {
-		case c == '<' && s.mayOpen(s.text[i:]),
-			c == '{' && lineStart(s.text, i),
-			c == '`' && lineStart(s.text, i) && s.mayFence(s.text[i:]):
-			// The blanks before it are part of it or of nothing.
-			return from + len(strings.TrimRight(s.text[from:i], " \t\r\n"))
+// safe returns up to where text is sure to be text. It looks at each byte once, but
+// for the few of a beginning that may yet come to something.
+func (s *stream) safe() int {
+	for ; !s.held && s.scanned < len(s.text); s.scanned++ {
+		var may bool
+		if may, s.held = s.mayBegin(s.scanned); may {
+			break
+		}
+		switch s.text[s.scanned] {
+		case ' ', '\t', '\r', '\n':
+		default:
+			s.solid = s.scanned + 1
 		}
 	}
-	return from + len(strings.TrimRight(s.text[from:], " \t\r\n"))
+	return s.solid
 }
 
-// mayOpen reports whether s, which begins with "<", begins a call or may come to.
-func (s *stream) mayOpen(text string) bool {
+// mayBegin reports whether a block begins at i or may come to; sure is true where
+// nothing that follows changes that.
+func (s *stream) mayBegin(i int) (may, sure bool) {
+	switch c := s.text[i]; {
+	case c == '<':
+		return s.mayOpen(s.text[i:])
+	case c == '{' && lineStart(s.text, i):
+		return true, true
+	case c == '`' && lineStart(s.text, i):
+		return s.mayFence(s.text[i:])
+	}
+	return false, false
+}
+
+// mayOpen reports whether text, which begins with "<", begins a call or may come to.
+func (s *stream) mayOpen(text string) (may, sure bool) {
 	if t, ok := readTag(text); ok {
-		return s.opens(t.name) || s.opens(t.written)
+		opens := s.opens(t.name) || s.opens(t.written)
+		return opens, opens
 	}
 	if len(text) >= maxTag || strings.ContainsAny(text, ">\n") {
-		return false
+		return false, false
 	}
 	name := strings.TrimPrefix(text[1:], "/")
 	n := 0
@@ -65,13 +85,13 @@ func (s *stream) mayOpen(text string) bool {
 		n++
 	}
 	if n < len(name) {
-		return s.opens(strings.ToLower(name[:n])) || s.opens(name[:n])
+		return s.opens(strings.ToLower(name[:n])) || s.opens(name[:n]), false
 	}
 	begins := func(known string) bool {
 		return strings.HasPrefix(known, name) || strings.HasPrefix(known, strings.ToLower(name))
 	}
 	return slices.ContainsFunc(callTags, begins) || slices.ContainsFunc(groupTags, begins) ||
-		slices.ContainsFunc(s.tools, func(t llm.ToolSpec) bool { return begins(t.Name) })
+		slices.ContainsFunc(s.tools, func(t llm.ToolSpec) bool { return begins(t.Name) }), false
 }
 
 func (s *stream) opens(name string) bool {
@@ -80,17 +100,24 @@ func (s *stream) opens(name string) bool {
 }
 
 // mayFence reports whether a code fence may be one around a call.
-func (s *stream) mayFence(text string) bool {
+func (s *stream) mayFence(text string) (may, sure bool) {
+	text = text[:min(len(text), maxFence+maxTag)]
 	if len(text) < 3 {
-		return strings.HasPrefix("```", text)
+		return strings.HasPrefix("```", text), false
 	}
 	if !strings.HasPrefix(text, "```") {
-		return false
+		return false, false
 	}
 	line, rest, whole := strings.Cut(text, "\n")
 	if !whole {
-		return !strings.ContainsAny(line[3:], " `")
+		return len(line) < maxFence && !strings.ContainsAny(line[3:], " `"), false
 	}
 	rest = strings.TrimLeft(rest, " \t\r\n")
-	return rest == "" || rest[0] == '{' || rest[0] == '<' && s.mayOpen(rest)
+	switch {
+	case rest == "":
+		return len(text) < maxFence+maxTag, false
+	case rest[0] == '<':
+		return s.mayOpen(rest)
+	}
+	return rest[0] == '{', rest[0] == '{'
 }

@@ -3,6 +3,8 @@ package texttools
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,5 +189,73 @@ func BenchmarkParse(b *testing.B) {
 	b.SetBytes(int64(len(answer)))
 	for b.Loop() {
 		parse(answer, tools)
+	}
+}
+
+// hostile are texts on which a search that begins anew at each place would take time
+// by the square of their length.
+func hostile(n int) map[string]string {
+	fill := func(s string) string { return strings.Repeat(s, n/len(s)) }
+	return map[string]string{
+		"begun objects":    fill("{\"a\":\n"),
+		"objects in tags":  fill(`<tool_call>{"a":`),
+		"begun calls":      fill(`<tool name="read_file">{"a`) + strings.Repeat("</tool>", 10),
+		"closed calls":     fill(`<tool name="read_file">{"a":</tool>`),
+		"fields":           `<tool name="read_file">` + fill(`<path>x</path>`) + `</tool>`,
+		"other fields":     `<tool name="read_file">` + fill(`<path>x<b>`) + `</tool>`,
+		"one line of tags": fill(`<tools>`) + `<read_file>{}</read_file>`,
+		"angle brackets":   fill(`<`),
+		"blanks":           fill(` `) + "{",
+		"a fence":          "```" + fill("a"),
+		"a fence, blanks":  "```\n" + fill(" "),
+		"fences":           fill("```\n"),
+		"braces":           fill("{\n"),
+		"nested objects":   fill("{\"a\":\n{\"a\":\n{}}}\n"),
+		"text":             fill("All is well. "),
+		"calls":            fill("<tool name=\"read_file\">{\"path\":\"a\"}</tool>\n"),
+	}
+}
+
+// The figures in MB/s are to be the same for both lengths.
+func BenchmarkHostile(b *testing.B) {
+	for name := range hostile(100) {
+		for _, n := range []int{64 << 10, 1 << 20} {
+			text := hostile(n)[name]
+			b.Run(fmt.Sprintf("parse/%s/%d", name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetBytes(int64(len(text)))
+				for b.Loop() {
+					parse(text, tools)
+				}
+			})
+			b.Run(fmt.Sprintf("stream/%s/%d", name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetBytes(int64(len(text)))
+				for b.Loop() {
+					s := stream{tools: tools}
+					for piece := range slices.Chunk([]byte(text), 16) {
+						s.next(string(piece))
+					}
+				}
+			})
+		}
+	}
+}
+
+// What is given up as too laborious is text, or the call's arguments as they stand.
+func TestHostileTextEndsInACall(t *testing.T) {
+	const call = "\n<tool name=\"read_file\">{\"path\":\"a.txt\"}</tool>"
+	for name, text := range hostile(256 << 10) {
+		blocks := parse(text+call, tools)
+		if name == "begun calls" || name == "a fence" {
+			continue // it is part of what had begun
+		}
+		if len(blocks) == 0 {
+			t.Errorf("%s: no call is found", name)
+			continue
+		}
+		if last := blocks[len(blocks)-1].call; last == nil || last.Name != "read_file" || !strings.Contains(last.Arguments, "a.txt") {
+			t.Errorf("%s: the last call is %+v", name, last)
+		}
 	}
 }

@@ -18,6 +18,8 @@ type Config struct {
 	Program string
 	// Cgroups, where not nil, makes cgroups for commands.
 	Cgroups *Cgroups
+	// User, where not nil, is whom commands run as, for a process that is root.
+	User *sandbox.User
 }
 
 // Reach is what commands reach.
@@ -67,6 +69,8 @@ func (s Status) String() string {
 type Sandbox struct {
 	config Config
 	detect func() Status
+	// starting is held while a command starts: see oneByOne.
+	starting sync.Mutex
 }
 
 // New returns a sandbox. What the system can do is found out when it is first
@@ -152,7 +156,25 @@ func (s *Sandbox) Confine(j Job) func(*exec.Cmd) (*command.Confinement, error) {
 		if j.Reach.Network == "" {
 			j.Reach = Reach{Network: NetworkOff}
 		}
-		return s.start(cmd, j, l, ex)
+		c, err := s.start(cmd, j, l, ex)
+		if err == nil {
+			s.oneByOne(c)
+		}
+		return c, err
+	}
+}
+
+// oneByOne has no other command start until this one has. On Linux a process that gets
+// a user namespace is at first a copy of the daemon, with all of its files, and waits
+// until its user is mapped. That the daemon was killed meanwhile it learns from a pipe
+// which nobody but the daemon may hold: two copies that each have the other's would
+// wait for ever, and the daemon's locks with them.
+func (s *Sandbox) oneByOne(c *command.Confinement) {
+	s.starting.Lock()
+	started := c.Started
+	c.Started = func(err error) error {
+		s.starting.Unlock()
+		return started(err)
 	}
 }
 

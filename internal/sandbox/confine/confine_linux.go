@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
 )
 
@@ -32,7 +33,7 @@ func (s *Sandbox) start(cmd *exec.Cmd, j Job, l Layout, ex Extras) (*command.Con
 	}
 	sp := &spec{
 		Level: level, Mounts: l.Mounts, Network: j.Reach.Network, Limits: s.config.Limits,
-		Shell: shell, Args: cmd.Args[1:], Dir: cmd.Dir, Env: j.environ(cmd.Env, level, l, proxyPort), Files: accounts(),
+		Shell: shell, Args: cmd.Args[1:], Dir: cmd.Dir, Env: j.environ(cmd.Env, level, l, proxyPort), Files: accounts(s.config.User),
 	}
 	for _, path := range slices.Sorted(maps.Keys(j.Links)) {
 		sp.Links = append(sp.Links, link{path, j.Links[path]})
@@ -45,7 +46,7 @@ func (s *Sandbox) start(cmd *exec.Cmd, j Job, l Layout, ex Extras) (*command.Con
 		return nil, err
 	}
 	t.after = func() { removeUnwanted(ex.Unwanted) }
-	t.equip(cmd, level, s.config.Program)
+	t.equip(cmd, level, s.config)
 	return &command.Confinement{Started: t.started, Ended: t.ended, Whole: level == Full}, nil
 }
 
@@ -101,12 +102,13 @@ func newTalk(sp *spec, c Config, reach Reach) (*talk, error) {
 }
 
 // capabilities are what the helper needs to build the root, in its own user
-// namespace: to mount, to raise the loopback interface, to empty the bounding set.
-var capabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
+// namespace: to mount, to raise the loopback interface, to empty the bounding set, to
+// bound what the namespace may have.
+var capabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_RESOURCE}
 
 // equip makes cmd start the helper.
-func (t *talk) equip(cmd *exec.Cmd, level Level, program string) {
-	cmd.Path = cmp.Or(program, "/proc/self/exe")
+func (t *talk) equip(cmd *exec.Cmd, level Level, c Config) {
+	cmd.Path = cmp.Or(c.Program, "/proc/self/exe")
 	cmd.Args = []string{helperName}
 	cmd.Env = []string{}
 	cmd.Dir = "/"
@@ -127,10 +129,29 @@ func (t *talk) equip(cmd *exec.Cmd, level Level, program string) {
 	if t.spec.Network != NetworkAll {
 		attr.Cloneflags |= unix.CLONE_NEWNET
 	}
-	uid, gid := os.Geteuid(), os.Getegid()
-	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
-	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+	attr.UidMappings, attr.GidMappings = sameIDs(os.Geteuid()), sameIDs(os.Getegid())
 	attr.AmbientCaps = capabilities
+	if c.User != nil {
+		become(attr, c.User)
+	}
+}
+
+// become makes the helper run as another user from its first instruction on, with no
+// other groups. Root's id stands for the files that root owns, through whose
+// directories the helper finds what is granted; nobody has it.
+func become(attr *syscall.SysProcAttr, u *sandbox.User) {
+	attr.Credential = &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
+	attr.UidMappings = append(attr.UidMappings, sameIDs(u.UID)...)
+	if u.GID != os.Getegid() {
+		attr.GidMappings = append(attr.GidMappings, sameIDs(u.GID)...)
+	}
+	// Else the daemon's groups could not be given up.
+	attr.GidMappingsEnableSetgroups = true
+	attr.AmbientCaps = append(slices.Clone(capabilities), unix.CAP_DAC_READ_SEARCH)
+}
+
+func sameIDs(id int) []syscall.SysProcIDMap {
+	return []syscall.SysProcIDMap{{ContainerID: id, HostID: id, Size: 1}}
 }
 
 // started sends the helper what it has to know.
@@ -257,6 +278,9 @@ func (s *Sandbox) probe() Status {
 		return Status{Level: Full, ABI: landlockABI()}
 	}
 	st := Status{Level: None, ABI: landlockABI(), Why: "no namespaces of its own: " + err.Error(), Do: namespaceHint()}
+	if u := s.config.User; u != nil && errors.Is(err, unix.EACCES) {
+		st.Do = fmt.Sprintf("let user %s (user in [sandbox] of config.toml) run the daemon's program: chmod 755", u.Name)
+	}
 	switch {
 	case os.Geteuid() == 0:
 		st.Why += "; and root cannot be confined without"
@@ -276,13 +300,13 @@ func (s *Sandbox) probe() Status {
 func (s *Sandbox) try(level Level) error {
 	t, err := newTalk(&spec{
 		Level: level, Probe: true, Mounts: []Mount{{Path: "/usr", How: Read, Dir: true}}, Network: NetworkOff,
-		Limits: s.config.Limits, Files: accounts(),
-	}, Config{Program: s.config.Program}, Reach{})
+		Limits: s.config.Limits, Files: accounts(s.config.User),
+	}, Config{}, Reach{})
 	if err != nil {
 		return err
 	}
 	cmd := &exec.Cmd{}
-	t.equip(cmd, level, s.config.Program)
+	t.equip(cmd, level, s.config)
 	err = t.started(cmd.Start())
 	if err != nil {
 		return err
@@ -321,10 +345,12 @@ func namespaceHint() string {
 
 // accounts are the files by which programs find the name of their user. The
 // system's own tell of others.
-func accounts() []inline {
+func accounts(as *sandbox.User) []inline {
 	uid, gid := os.Geteuid(), os.Getegid()
 	name := "agent"
-	if uid == 0 {
+	if as != nil {
+		uid, gid, name = as.UID, as.GID, as.Name
+	} else if uid == 0 {
 		name = "root"
 	} else if u, err := user.LookupId(strconv.Itoa(uid)); err == nil && !strings.ContainsAny(u.Username, ":\n") {
 		name = u.Username

@@ -130,7 +130,8 @@ func NewLayout(p sandbox.Policy, private Private, extra Extras, look func(string
 		}
 		b.put(k, Keep, look(k) != File)
 	}
-	for _, path := range cleaned(extra.Pin) {
+	// The directory of the tasks, by whose path the daemon knows them, is pinned, too.
+	for _, path := range cleaned(append(slices.Clone(extra.Pin), filepath.Dir(p.TaskDir))) {
 		if b.governs(path, Write) && !covered(path, p.Hidden) && look(path) == Directory {
 			b.pin(path)
 		}

@@ -141,20 +141,42 @@ func (b *rootBuilder) bounds() error {
 	// A namespace has a pid_max of its own since 6.14; before, it is the machine's.
 	if l.Processes > 0 && unix.Uname(&u) == nil && atLeast(unix.ByteSliceToString(u.Release[:]), 6, 14) {
 		// Threads count here, and ordinary programs have a dozen to the process.
-		if err := setKernel("pid_max", int64(reservedPids+threadsPerProcess*l.Processes)); err != nil {
+		if err := setKernel("kernel/pid_max", int64(reservedPids+threadsPerProcess*l.Processes)); err != nil {
 			return fmt.Errorf("bound process ids: %w", err)
 		}
 	}
 	if l.Memory > 0 {
-		err := setKernel("shmall", l.Memory/4/int64(os.Getpagesize()))
-		b.spec.sharedBound = err == nil && setKernel("msgmni", 256) == nil
+		err := setKernel("kernel/shmall", l.Memory/4/int64(os.Getpagesize()))
+		b.spec.sharedBound = err == nil && setKernel("kernel/msgmni", 256) == nil
+	}
+	return boundWatches()
+}
+
+// watchesShare is the part of a user's file watches that one command may have.
+const watchesShare = 8
+
+// boundWatches leaves file watches to the user's other programs, of which the daemon
+// is one: what a namespace has counts for its user outside, too.
+func boundWatches() error {
+	for name, of := range map[string]string{"max_inotify_instances": "max_user_instances", "max_inotify_watches": "max_user_watches"} {
+		text, err := os.ReadFile("/proc/sys/fs/inotify/" + of)
+		if err != nil {
+			return nil // the kernel has none
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err == nil {
+			err = setKernel("user/"+name, max(n/watchesShare, 1))
+		}
+		if err != nil {
+			return fmt.Errorf("bound file watches: %w", err)
+		}
 	}
 	return nil
 }
 
 // setKernel sets one of the kernel's numbers for the namespace.
 func setKernel(name string, n int64) error {
-	fd, err := unix.Open("/proc/sys/kernel/"+name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open("/proc/sys/"+name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
@@ -304,7 +326,8 @@ func (b *rootBuilder) point(path string, dir bool) (int, error) {
 			unix.Close(f)
 		}
 	}
-	if err != nil {
+	// In a private directory another command of the task may make room for the same.
+	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, fmt.Errorf("make room for it: %w", err)
 	}
 	return openBelow(b.root, path, unix.O_PATH)

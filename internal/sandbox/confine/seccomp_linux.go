@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -127,6 +128,11 @@ const (
 
 // filter returns the filter for commands.
 //
+// Calls whose arguments count come first. Whatever is allowed by its number alone the
+// kernel finds out once, when it takes the filter, and does not ask again (seccomp's
+// cache of actions, from 5.11 on). So the filter runs for these few calls only, and
+// openat and ioctl are the frequent ones among them.
+//
 // absent are calls that are to look as if the kernel did not have them.
 func filter(arch uint32, socks sockets, absent []uint32) program {
 	var p program
@@ -134,25 +140,19 @@ func filter(arch uint32, socks sockets, absent []uint32) program {
 	p.skipIf(arch, 1)
 	p.say(sayKill)
 	p.load(dataNumber)
-	// On amd64 this also catches the numbers of x32, which has bit 30 set.
-	p.skipUnlessAbove(newestCall, 1)
-	p.say(sayError(unix.ENOSYS))
-	for _, n := range denied {
-		p.skipUnless(n, 1)
+	for _, c := range modes {
+		p.call(c.number, func(p *program) { p.mode(c) })
+	}
+	p.call(unix.SYS_IOCTL, func(p *program) {
+		// The kernel looks at the lower half alone.
+		p.load(low(1))
+		p.skipIf(unix.TIOCSTI, 3)
+		p.skipIf(unix.TIOCLINUX, 2)
+		p.skipIf(unix.TIOCSETD, 1)
+		p.say(sayAllow)
 		p.say(sayError(unix.EPERM))
-	}
-	for _, n := range deniedHere {
-		p.skipUnless(n, 1)
-		p.say(sayError(unix.EPERM))
-	}
-	for _, n := range absent {
-		p.skipUnless(n, 1)
-		p.say(sayError(unix.ENOSYS))
-	}
-	// The flags of clone3 are in memory, where no filter can look: programs fall
-	// back to clone.
-	p.skipUnless(unix.SYS_CLONE3, 1)
-	p.say(sayError(unix.ENOSYS))
+	})
+	p.call(unix.SYS_SOCKET, func(p *program) { p.sockets(socks) })
 	p.call(unix.SYS_CLONE, func(p *program) {
 		p.load(low(0))
 		p.skipUnlessAny(newNamespaces, 1)
@@ -167,25 +167,24 @@ func filter(arch uint32, socks sockets, absent []uint32) program {
 		p.say(sayError(unix.EPERM))
 		p.say(sayAllow)
 	})
-	p.call(unix.SYS_IOCTL, func(p *program) {
-		// The kernel looks at the lower half alone.
-		p.load(low(1))
-		p.skipIf(unix.TIOCSTI, 3)
-		p.skipIf(unix.TIOCLINUX, 2)
-		p.skipIf(unix.TIOCSETD, 1)
-		p.say(sayAllow)
-		p.say(sayError(unix.EPERM))
-	})
-	p.call(unix.SYS_SOCKET, func(p *program) { p.sockets(socks) })
-	for _, c := range modes {
-		p.call(c.number, func(p *program) { p.mode(c) })
-	}
-	// Its mode is in memory, too: programs fall back to openat.
-	p.skipUnless(unix.SYS_OPENAT2, 1)
+	// On amd64 this also catches the numbers of x32, which has bit 30 set.
+	p.skipUnlessAbove(newestCall, 1)
 	p.say(sayError(unix.ENOSYS))
+	for _, n := range slices.Concat(denied, deniedHere) {
+		p.skipUnless(n, 1)
+		p.say(sayError(unix.EPERM))
+	}
+	for _, n := range slices.Concat(unreadable, absent) {
+		p.skipUnless(n, 1)
+		p.say(sayError(unix.ENOSYS))
+	}
 	p.say(sayAllow)
 	return p
 }
+
+// unreadable are calls whose flags or mode are in memory, where no filter can look:
+// programs fall back to clone and openat.
+var unreadable = []uint32{unix.SYS_CLONE3, unix.SYS_OPENAT2}
 
 // modeCall is a call that gives a file its mode, in the argument of that number. Where
 // flags is not negative the mode counts only if the argument of that number says that
@@ -198,7 +197,7 @@ type modeCall struct {
 // modes are the calls by which a file would become setuid or setgid: one that
 // outlives the command, for others on the machine to run.
 var modes = append([]modeCall{
-	{unix.SYS_FCHMOD, 1, -1}, {unix.SYS_FCHMODAT, 2, -1}, {unix.SYS_FCHMODAT2, 2, -1}, {unix.SYS_OPENAT, 3, 2}, {unix.SYS_MKNODAT, 2, -1},
+	{unix.SYS_OPENAT, 3, 2}, {unix.SYS_FCHMOD, 1, -1}, {unix.SYS_FCHMODAT, 2, -1}, {unix.SYS_FCHMODAT2, 2, -1}, {unix.SYS_MKNODAT, 2, -1},
 }, modesHere...)
 
 const (

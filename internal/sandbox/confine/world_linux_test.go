@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -57,7 +58,7 @@ func newWorld(t testing.TB, c Config) *world {
 			t.Fatal(err)
 		}
 	}
-	c.Program = helperProgram
+	c.Program = cmp.Or(c.Program, helperProgram)
 	w.sandbox = New(c)
 	w.job = Job{Private: p}
 	w.grant(sandbox.Ceiling{}, sandbox.Ask{Writes: true})

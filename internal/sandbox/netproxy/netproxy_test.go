@@ -267,6 +267,27 @@ func TestProxyConfusion(t *testing.T) {
 		"CONNECT http://good.test:PORT/ HTTP/1.1\r\nHost: x\r\n\r\n":              "400 403 502",
 		"CONNECT 0x7f000001:PORT HTTP/1.1\r\nHost: x\r\n\r\n":                     "403",
 		"\x16\x03\x01\r\n\r\n": "400",
+		// Addresses that only some programs know.
+		"CONNECT 0x7f.1:PORT HTTP/1.1\r\nHost: x\r\n\r\n":                  "403",
+		"CONNECT 127.1:PORT HTTP/1.1\r\nHost: x\r\n\r\n":                   "403",
+		"CONNECT 2130706433:PORT HTTP/1.1\r\nHost: x\r\n\r\n":              "403",
+		"CONNECT 0177.0.0.1:PORT HTTP/1.1\r\nHost: x\r\n\r\n":              "403",
+		"CONNECT [::ffff:127.0.0.2]:PORT HTTP/1.1\r\nHost: x\r\n\r\n":      "403",
+		"CONNECT [::1%25lo]:PORT HTTP/1.1\r\nHost: x\r\n\r\n":              "400 403",
+		"CONNECT good.test:PORT@bad.test:PORT HTTP/1.1\r\nHost: x\r\n\r\n": "400 403 502",
+		"CONNECT good.test\tbad.test:PORT HTTP/1.1\r\nHost: x\r\n\r\n":     "400 403",
+		"CONNECT bad.test%00.good.test:PORT HTTP/1.1\r\nHost: x\r\n\r\n":   "400 403",
+		// One request that could be read as two.
+		"POST http://good.test:PORT/ HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nContent-Length: 60\r\n\r\n": "400",
+		"POST http://good.test:PORT/ HTTP/1.1\r\nHost: x\r\nContent-Length: 47\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			"0\r\n\r\nGET /x HTTP/1.1\r\nHost: bad.test\r\n\r\n": "200 400",
+		"POST http://good.test:PORT/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n":                                                            "400 501",
+		"POST http://good.test:PORT/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n":                                                   "400",
+		"GET http://good.test:PORT/ HTTP/1.1\r\nHost: a\r\nHost: bad.test\r\n\r\n":                                                                          "400",
+		"GET http://good.test:PORT/ HTTP/1.1\r\nHost: bad.test\r\nConnection: Host, Content-Length\r\n\r\n":                                                 "200",
+		"GET http://good.test:PORT/ HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n": "200",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n":                                  "400 505",
+		"GET http://good.test:PORT\\@bad.test/ HTTP/1.1\r\nHost: x\r\n\r\n": "400 403",
 	} {
 		got := w.raw(t, text)
 		f := strings.Fields(got)

@@ -134,7 +134,7 @@ func TestReplaceInFile(t *testing.T) {
 		{"more lines for one in a file with CRLF", "a\r\nb\r\n", "b", "x\ny", "a\r\nx\r\ny\r\n", "line 2"},
 		{"line ends of both kinds", "a\r\nb\n", "b", "x\ny", "a\r\nx\ny\n", "line 2"},
 		{"broken characters are kept", "a\xff\nb\n", "b", "c", "a\xff\nc\n", "line 2"},
-		{"another encoding", gb, "旧内容", "新内容", "", "kept as GB18030"},
+		{"another encoding", gb, "旧内容", "新内容", "", "replaced 1 line by 1 line at line 1 of f (kept as GB18030)"},
 		{"absent", "a\nb\n", "zzz", "y", "", "does not stand in f; read the file again"},
 		{"twice", "x = 1\ny\nx = 1\n", "x = 1", "y", "", "stands in f 2 times (lines 1, 3)"},
 		{"other white space", "func a() {\n\treturn 1\n}\n", "func a() {\n    return 1\n}", "y", "", "with other white space at line 1, as follows:\nfunc a() {\n\treturn 1\n}"},
@@ -186,6 +186,10 @@ func TestListFiles(t *testing.T) {
 		t.Errorf("got\n%s", r.Text)
 	}
 	w.must(ListFiles, m{"path": "link"}, "main.go")
+	w.write("work/src/deep/one/a", "")
+	if r := w.must(ListFiles, m{"path": "src/deep/one"}); r.Summary != "1 entry" || r.Text != "src/deep/one, 1 entry\na\n" {
+		t.Errorf("one entry: %+v", r)
+	}
 	w.mustFail(ListFiles, m{"path": "README.md"}, "is a file", ReadFile)
 	w.mustFail(ListFiles, m{"path": "none"}, "does not exist")
 	w.mustFail(ListFiles, m{"path": w.path("outside")}, "outside of what")

@@ -46,14 +46,8 @@ func (e Env) list(ctx context.Context, path string, recursive bool) tool.Result 
 	}
 	defer d.Close()
 
-	type line struct {
-		text  string
-		depth int
-	}
-	var all []line
-	perDepth := make([]int, maxDepth+1)
-	bytesPerDepth := make([]int, maxDepth+1)
-	ignored, err := e.walk(ctx, d, func(f found) (bool, error) {
+	var l listing
+	l.ignored, err = e.walk(ctx, d, func(f found) (bool, error) {
 		text := f.path
 		switch {
 		case f.isLink():
@@ -64,10 +58,8 @@ func (e Env) list(ctx context.Context, path string, recursive bool) tool.Result 
 				text += " (not listed)"
 			}
 		}
-		all = append(all, line{text, f.depth})
-		perDepth[f.depth]++
-		bytesPerDepth[f.depth] += len(text) + 1
-		if len(all) >= maxWalked {
+		l.add(text, f.depth)
+		if len(l.lines) >= maxWalked {
 			return false, errEnough
 		}
 		return recursive, nil
@@ -78,38 +70,69 @@ func (e Env) list(ctx context.Context, path string, recursive bool) tool.Result 
 	if err != nil {
 		return e.fileFailure(path, err)
 	}
+	return l.result(shown, e.room())
+}
 
-	deepest, n, size := -1, 0, 0
-	for d := range perDepth {
-		if n+perDepth[d] > maxListed || size+bytesPerDepth[d] > e.room() {
-			break
+// listing is the entries of a directory, with how many and how long those of each
+// depth are.
+type listing struct {
+	lines   []listed
+	count   [maxDepth + 1]int
+	size    [maxDepth + 1]int
+	ignored int
+}
+
+type listed struct {
+	text  string
+	depth int
+}
+
+func (l *listing) add(text string, depth int) {
+	l.lines = append(l.lines, listed{text, depth})
+	l.count[depth]++
+	l.size[depth] += len(text) + 1
+}
+
+// deepest is the deepest level down to which all entries fit; -1 where not even the
+// first one's do.
+func (l *listing) deepest(room int) int {
+	n, size := 0, 0
+	for d := range l.count {
+		n, size = n+l.count[d], size+l.size[d]
+		if n > maxListed || size > room {
+			return d - 1
 		}
-		n, size, deepest = n+perDepth[d], size+bytesPerDepth[d], d
 	}
+	return maxDepth
+}
+
+// result writes as much of the listing as fits, and says what was left out.
+func (l *listing) result(shown string, room int) tool.Result {
+	deepest := l.deepest(room)
 	var body strings.Builder
-	listed := 0
-	for _, l := range all {
-		// Not even the first level fits: as much of it as does.
-		fits := l.depth <= deepest || deepest < 0 && l.depth == 0 && listed < maxListed && body.Len()+len(l.text) < e.room()
-		if fits {
-			body.WriteString(l.text + "\n")
-			listed++
+	n := 0
+	for _, line := range l.lines {
+		// Where not even the first level fits, as much of it as does.
+		part := deepest < 0 && line.depth == 0 && n < maxListed && body.Len()+len(line.text) < room
+		if line.depth <= deepest || part {
+			body.WriteString(line.text + "\n")
+			n++
 		}
 	}
-
-	head := fmt.Sprintf("%s, %s", shown, plural(listed, "entry"))
-	if listed != 1 {
-		head = fmt.Sprintf("%s, %d entries", shown, listed)
+	entries := fmt.Sprintf("%d entries", n)
+	if n == 1 {
+		entries = "1 entry"
 	}
-	if left := len(all) - listed; left > 0 {
+	head := shown + ", " + entries
+	if left := len(l.lines) - n; left > 0 {
 		more := ""
-		if len(all) >= maxWalked {
+		if len(l.lines) >= maxWalked {
 			more = "more than "
 		}
 		head += fmt.Sprintf(" (%s%d deeper or later ones are left out: list a directory of it)", more, left)
 	}
-	if ignored > 0 {
-		head += fmt.Sprintf(" (%d that .gitignore names are left out)", ignored)
+	if l.ignored > 0 {
+		head += fmt.Sprintf(" (%d that .gitignore names are left out)", l.ignored)
 	}
-	return tool.Result{Text: head + "\n" + body.String(), Summary: fmt.Sprintf("%d entries", listed)}
+	return tool.Result{Text: head + "\n" + body.String(), Summary: entries}
 }

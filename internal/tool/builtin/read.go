@@ -59,81 +59,114 @@ func (e Env) read(ctx context.Context, path string, start, count int) tool.Resul
 		return tool.Failure("%s is a binary file of %d bytes; look at it with a command that knows its format", shown, fi.Size())
 	}
 
-	room := e.room()
-	var body strings.Builder
-	lines, last, cutLine := 0, 0, 0
-	full := false
-	counted := true
-	for {
-		if lines%1024 == 0 {
-			if ctx.Err() != nil {
-				return tool.Failure("reading %s was broken off: %v", shown, context.Cause(ctx))
-			}
-			if full || lines >= start+count-1 {
-				if at, err := f.Seek(0, io.SeekCurrent); err == nil && at > countAtMost {
-					counted = false
-					break
-				}
-			}
-		}
-		if full || lines+1 < start || lines-start+1 >= count {
-			err = t.skip()
-		} else {
-			var line []byte
-			var cut int
-			line, cut, err = t.next(room)
-			switch {
-			case err != nil:
-			case body.Len() > 0 && body.Len()+len(line) > room:
-				full = true
-			default:
-				body.Write(line)
-				body.WriteByte('\n')
-				last = lines + 1
-				if cut > 0 {
-					cutLine, full = cut, true
-				}
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return e.fileFailure(path, err)
-		}
-		lines++
+	p := part{start: start, room: e.room()}
+	if err := p.read(ctx, f, t, count); ctx.Err() != nil {
+		return tool.Failure("reading %s was broken off: %v", shown, context.Cause(ctx))
+	} else if err != nil {
+		return e.fileFailure(path, err)
 	}
-
 	switch {
-	case lines == 0 && counted:
+	case p.lines == 0:
 		return tool.Result{Text: shown + " is empty", Summary: "empty file"}
-	case last == 0:
-		return tool.Failure("%s has %d lines; there is no line %d", shown, lines, start)
-	}
-	total := fmt.Sprint(lines)
-	if !counted {
-		total = fmt.Sprintf("more than %d", lines)
+	case p.last == 0:
+		return tool.Failure("%s has %d lines; there is no line %d", shown, p.lines, start)
 	}
 	// The path stands in the call already, and every turn pays for it again.
 	name := shown + ", "
 	if shown == filepath.Clean(path) {
 		name = ""
 	}
-	head := fmt.Sprintf("%slines %d-%d of %s", name, start, last, total)
-	switch {
-	case start == 1 && last == lines && counted:
-		head = name + plural(lines, "line")
-	case last < lines || !counted:
-		head += fmt.Sprintf("; start_line %d goes on", last+1)
-	}
-	if cutLine > 0 {
-		head += fmt.Sprintf("; the end of line %d is left out (%d bytes)", last, cutLine)
-	}
+	head := name + p.head()
 	if t.Charset != utf8Text {
 		head += "; the file is " + string(t.Charset)
 	}
-	summary := fmt.Sprintf("lines %d-%d of %s", start, last, total)
-	return tool.Result{Text: head + "\n" + body.String(), Summary: summary}
+	return tool.Result{Text: head + "\n" + p.body.String(), Summary: p.span()}
+}
+
+// part is what is shown of a file: lines from start on, in room bytes.
+type part struct {
+	start, room int
+
+	body strings.Builder
+	// last is the last line shown, 0 for none; cut is how many bytes of it are left out.
+	last, cut int
+	// lines counts the file's, up to where reading ended; more says that there are
+	// others behind.
+	lines int
+	more  bool
+}
+
+// read takes count lines at most, and counts those behind them as far as that is
+// worth while. The error may be ctx's.
+func (p *part) read(ctx context.Context, f io.Seeker, t *text, count int) error {
+	for full := false; ; p.lines++ {
+		enough := full || p.lines-p.start+1 >= count
+		if p.lines%1024 == 0 {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if p.more = enough && farInto(f); p.more {
+				return nil
+			}
+		}
+		var err error
+		if enough || p.lines+1 < p.start {
+			err = t.skip()
+		} else {
+			full, err = p.next(t)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// farInto reports whether so much of a file was read that the rest is not counted.
+func farInto(f io.Seeker) bool {
+	at, err := f.Seek(0, io.SeekCurrent)
+	return err == nil && at > countAtMost
+}
+
+// next takes the next line, and reports whether there is room for no other.
+func (p *part) next(t *text) (full bool, err error) {
+	line, cut, err := t.next(p.room)
+	if err != nil {
+		return false, err
+	}
+	if p.body.Len() > 0 && p.body.Len()+len(line) > p.room {
+		return true, nil
+	}
+	p.body.Write(line)
+	p.body.WriteByte('\n')
+	p.last, p.cut = p.lines+1, cut
+	return cut > 0, nil
+}
+
+// span says which lines are shown, and of how many.
+func (p *part) span() string {
+	of := ""
+	if p.more {
+		of = "more than "
+	}
+	return fmt.Sprintf("lines %d-%d of %s%d", p.start, p.last, of, p.lines)
+}
+
+// head says what is shown and how to go on.
+func (p *part) head() string {
+	head := p.span()
+	switch {
+	case p.start == 1 && p.last == p.lines && !p.more:
+		head = plural(p.lines, "line")
+	case p.last < p.lines || p.more:
+		head += fmt.Sprintf("; start_line %d goes on", p.last+1)
+	}
+	if p.cut > 0 {
+		head += fmt.Sprintf("; the end of line %d is left out (%d bytes)", p.last, p.cut)
+	}
+	return head
 }
 
 // room is how many bytes a tool puts into a result beside its notes.

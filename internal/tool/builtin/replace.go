@@ -46,35 +46,15 @@ func (e Env) replace(path, old, repl string) tool.Result {
 	if err != nil {
 		return e.fileFailure(path, err)
 	}
-	// A file in another encoding is changed as text and written as it was;
-	// UTF-8, broken or not, is changed byte by byte.
 	cs := sniff(data, true)
 	if cs == notText {
 		return tool.Failure("%s is a binary file", shown)
 	}
-	content, coding := string(data), cs.coding()
-	if coding != nil {
-		decoded, err := coding.NewDecoder().String(content)
-		if err == nil {
-			var back string
-			if back, err = coding.NewEncoder().String(decoded); err == nil && back != content {
-				err = errors.New("it would not come out as it was")
-			}
-		}
-		if err != nil {
-			return tool.Failure("%s is %s and cannot be changed safely: %v", shown, cs, err)
-		}
-		content = decoded
+	content, err := editable(string(data), cs)
+	if err != nil {
+		return tool.Failure("%s is %s and cannot be changed safely: %v", shown, cs, err)
 	}
-	if ends := strings.Count(content, "\r\n"); ends > 0 {
-		// The file's line ends are not the model's.
-		switch {
-		case !strings.Contains(content, old):
-			old, repl = crlf(old), crlf(repl)
-		case ends == strings.Count(content, "\n"):
-			repl = crlf(repl)
-		}
-	}
+	old, repl = lineEndsOf(content, old, repl)
 	switch n := strings.Count(content, old); {
 	case n == 0:
 		return tool.Failure("old does not stand in %s%s", shown, nearMiss(content, old))
@@ -83,21 +63,51 @@ func (e Env) replace(path, old, repl string) tool.Result {
 			shown, n, join(occurrences(content, old)))
 	}
 	at := strings.Index(content, old)
+	line := 1 + strings.Count(content[:at], "\n")
 	content = content[:at] + repl + content[at+len(old):]
-	if coding != nil {
+	kept := ""
+	if coding := cs.coding(); coding != nil {
 		if content, err = coding.NewEncoder().String(content); err != nil {
 			return tool.Failure("new holds characters that %s, the encoding of %s, does not have", cs, shown)
 		}
+		kept = fmt.Sprintf(" (kept as %s)", cs)
 	}
 	if _, err := e.Files.WriteFile(path, []byte(content), newFilePerm); err != nil {
 		return e.fileFailure(path, err)
 	}
-	line := 1 + strings.Count(content[:min(at, len(content))], "\n")
-	if coding != nil {
-		return tool.Result{Text: fmt.Sprintf("replaced the text in %s (kept as %s)", shown, cs), Summary: "replaced"}
-	}
 	what := fmt.Sprintf("replaced %s by %s at line %d", plural(countLines(old), "line"), plural(countLines(repl), "line"), line)
-	return tool.Result{Text: what + " of " + shown, Summary: what}
+	return tool.Result{Text: what + " of " + shown + kept, Summary: what}
+}
+
+// editable is a file's content as text that comes out as it was where nothing is
+// changed. UTF-8, broken or not, is left as it is: it is changed byte by byte.
+func editable(content string, cs charset) (string, error) {
+	coding := cs.coding()
+	if coding == nil {
+		return content, nil
+	}
+	text, err := coding.NewDecoder().String(content)
+	if err != nil {
+		return "", err
+	}
+	back, err := coding.NewEncoder().String(text)
+	if err == nil && back != content {
+		err = errors.New("it would not come out as it was")
+	}
+	return text, err
+}
+
+// lineEndsOf gives old and repl the line ends of the file, which are not the model's.
+func lineEndsOf(content, old, repl string) (string, string) {
+	ends := strings.Count(content, "\r\n")
+	switch {
+	case ends == 0:
+	case !strings.Contains(content, old):
+		return crlf(old), crlf(repl)
+	case ends == strings.Count(content, "\n"):
+		return old, crlf(repl)
+	}
+	return old, repl
 }
 
 func crlf(s string) string {

@@ -139,7 +139,7 @@ func (s *search) file(ctx context.Context, f *os.File, name string) error {
 		if at == nil {
 			continue
 		}
-		hit := fmt.Sprintf("%s:%d: %s\n", name, n, excerpt(string(line), at[0], at[1]))
+		hit := fmt.Sprintf("%s:%d: %s\n", name, n, excerpt(string(line), at[0]))
 		if s.matches >= maxMatches || s.body.Len()+len(hit) > s.room {
 			s.stopped = true
 			return errEnough
@@ -181,14 +181,13 @@ func (s *search) result(shown string) tool.Result {
 	return tool.Result{Text: head + "\n" + s.body.String(), Summary: summary}
 }
 
-// excerpt returns what is around a match of a line, on whole characters.
-func excerpt(line string, from, to int) string {
+// excerpt returns what is around a match at from, on whole characters.
+func excerpt(line string, from int) string {
 	if len(line) <= snippet {
 		return line
 	}
-	lo := max(0, from-snippet/4)
-	hi := min(len(line), max(lo+snippet, min(to, lo+snippet)))
-	lo = max(0, min(lo, hi-snippet))
+	hi := min(len(line), max(0, from-snippet/4)+snippet)
+	lo := hi - snippet
 	for lo > 0 && !utf8.RuneStart(line[lo]) {
 		lo--
 	}

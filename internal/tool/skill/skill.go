@@ -24,11 +24,9 @@ import (
 
 // Bounds of what is shown of skills.
 const (
-	maxName        = 64
-	maxListed      = 100 // files of one skill
-	maxListDepth   = 4
-	descriptionMax = 300      // characters of one description in a catalogue
-	catalogueMax   = 16 << 10 // bytes of all of it
+	maxName      = 64
+	maxListed    = 100 // files of one skill
+	maxListDepth = 4
 )
 
 // file is what a directory has to hold to be a skill.

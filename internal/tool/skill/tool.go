@@ -4,10 +4,9 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"fmt"
 	"strings"
-	"unicode"
 
+	"github.com/gasupervisor/gasupervisor/internal/catalogue"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 )
@@ -65,7 +64,7 @@ func (u useSkill) Run(ctx context.Context, call tool.Call) tool.Result {
 	}
 	k, ok := u.skills.Find(name)
 	if !ok {
-		return tool.Failure("there is no skill %q; %s", plainLine(name, maxName), u.there())
+		return tool.Failure("there is no skill %q; %s", catalogue.Line(name, maxName), u.there())
 	}
 	text, err := k.Text(u.cap)
 	if err != nil {
@@ -80,33 +79,19 @@ func (u useSkill) there() string {
 	if len(names) == 0 {
 		return "there are no skills here"
 	}
-	return "the skills are: " + plainLine(strings.Join(names, ", "), 2000)
+	return "the skills are: " + catalogue.Line(strings.Join(names, ", "), 2000)
 }
 
-// Catalogue tells a model which skills there are, one line each; "" where there are
-// none. It is the same text for the same skills.
+const catalogueHead = "# Skills\nInstructions for kinds of work. When one fits what you are about to do, read it with " + Name + " first."
+
+// Catalogue tells a model which skills there are; "" where there are none. It is the
+// same text for the same skills.
 func Catalogue(s *Snapshot) string {
-	var b strings.Builder
-	var rest []string
-	for _, k := range s.Skills {
-		line := "- " + plainLine(k.Name, maxName)
-		if d := plainLine(k.Description, descriptionMax); d != "" {
-			line += ": " + d
-		}
-		if b.Len()+len(line) > catalogueMax {
-			rest = append(rest, k.Name)
-			continue
-		}
-		b.WriteString(line + "\n")
+	entries := make([]catalogue.Entry, len(s.Skills))
+	for i, k := range s.Skills {
+		entries[i] = catalogue.Entry{Name: k.Name, Description: k.Description}
 	}
-	if b.Len() == 0 {
-		return ""
-	}
-	text := "# Skills\nInstructions for kinds of work. When one fits what you are about to do, read it with " + Name + " first.\n" + b.String()
-	if len(rest) > 0 {
-		text += fmt.Sprintf("- and %d more: %s\n", len(rest), plainLine(strings.Join(rest, ", "), 4000))
-	}
-	return strings.TrimRight(text, "\n")
+	return catalogue.Text(catalogueHead, entries)
 }
 
 // Preload returns the text of the named skills, for agents that have them from the
@@ -127,13 +112,4 @@ func (s *Snapshot) Preload(names []string, limit int) (text string, missing []st
 		parts = append(parts, "# "+t)
 	}
 	return strings.Join(parts, "\n\n"), missing
-}
-
-// plainLine writes a text on one line of at most n characters.
-func plainLine(s string, n int) string {
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
-	if runes := []rune(s); len(runes) > n {
-		return strings.TrimRight(string(runes[:n-1]), " ") + "…"
-	}
-	return s
 }

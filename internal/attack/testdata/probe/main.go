@@ -58,6 +58,27 @@ func main() {
 		setuid()
 	case "threads":
 		threads()
+	case "watches":
+		watches()
+	case "exchange":
+		// What two names mean, again and again, for some seconds.
+		n := 0
+		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); n++ {
+			if err := unix.Renameat2(unix.AT_FDCWD, args[0], unix.AT_FDCWD, args[1], unix.RENAME_EXCHANGE); err != nil {
+				fmt.Println(err)
+				return
+			}
+		}
+		fmt.Println("exchanged")
+	case "socket":
+		// One that nobody listens at, for others to stumble over.
+		l, err := net.Listen("unix", args[0])
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		l.(*net.UnixListener).SetUnlinkOnClose(false)
+		l.Close()
 	case "without-namespaces":
 		withoutNamespaces(args)
 	case "fds":
@@ -141,6 +162,7 @@ func syscalls() {
 		{"TIOCSTI", raw(unix.SYS_IOCTL, 0, unix.TIOCSTI, bp)},
 		{"TIOCSTI, high bits", raw(unix.SYS_IOCTL, 0, unix.TIOCSTI|1<<40, bp)},
 		{"setuid 0", setuid0()},
+		{"setgroups", raw(unix.SYS_SETGROUPS, 1, bp)},
 		{"capset", regainCaps()},
 		{"x32", raw(0x40000000 | 39)},
 		{"a call of the future", raw(3000)},
@@ -299,6 +321,23 @@ func threads() {
 	fmt.Println("20000 threads: THROUGH")
 }
 
+// watches takes all the file watches that it is given.
+func watches() {
+	n := 0
+	for ; n < 4096; n++ {
+		if _, err := unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
+			break
+		}
+	}
+	text, _ := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	all, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || n > all/4 {
+		fmt.Printf("%d of %d instances: THROUGH %v\n", n, all, err)
+		return
+	}
+	fmt.Printf("held: %d of %d instances\n", n, all)
+}
+
 // withoutNamespaces runs a program that can make none, as on a system that does not
 // allow it.
 func withoutNamespaces(args []string) {
@@ -397,7 +436,7 @@ func posture() {
 	for line := range strings.Lines(string(status)) {
 		k, v, _ := strings.Cut(strings.TrimSpace(line), ":")
 		switch k {
-		case "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Umask":
+		case "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Umask", "Uid", "Gid", "Groups":
 			p[k] = strings.TrimSpace(v)
 		}
 	}
