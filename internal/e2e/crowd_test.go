@@ -191,30 +191,40 @@ func TestThreeHundredTasksOfThreeRounds(t *testing.T) {
 	for i := range n {
 		next[i] = 1
 	}
-	// The supervisor of each task: stops what hangs, and replies when the reply before is taken.
-	d.until("all tasks are through", func() bool {
-		for i := range next {
-			dir := d.task(name(i))
-			switch b, _ := os.ReadFile(dir + "/output1.txt"); {
-			case next[i] == 1 && stopped(fmt.Sprintf("number<%d>", i)):
-				if strings.Contains(string(b), "this is") {
-					os.WriteFile(dir+"/_stop", nil, 0o644)
-					next[i] = 2
-				}
-			case next[i] <= 2:
-				if _, err := os.Stat(dir + "/reply.txt"); os.IsNotExist(err) {
-					d.write("temp/"+name(i)+"/reply.txt", fmt.Sprintf("two of number<%d>", i))
-					next[i] = 3
-				}
-			default:
-				if b, _ := os.ReadFile(dir + "/output2.txt"); strings.HasSuffix(string(b), "\n\n"+taskdir.Marker+"\n") {
-					delete(next, i)
-				}
+	// Their supervisor: stops what hangs, and replies when the reply before is taken.
+	goesOn := func(i int) bool {
+		file := func(file string) string { b, _ := os.ReadFile(d.task(name(i), file)); return string(b) }
+		switch {
+		case next[i] == 1 && stopped(fmt.Sprintf("number<%d>", i)):
+			if !strings.Contains(file("output1.txt"), "this is") {
+				return false
 			}
+			d.write("temp/"+name(i)+"/_stop", "")
+			next[i] = 2
+		case next[i] <= 2:
+			if file("reply.txt") != "" {
+				return false
+			}
+			d.write("temp/"+name(i)+"/reply.txt", fmt.Sprintf("two of number<%d>", i))
+			next[i] = 3
+		default:
+			if !strings.HasSuffix(file("output2.txt"), "\n\n"+taskdir.Marker+"\n") {
+				return false
+			}
+			delete(next, i)
 		}
-		time.Sleep(5 * time.Millisecond) // a supervisor's pace, not a wait for something
-		return len(next) == 0
-	})
+		return true
+	}
+	for len(next) > 0 {
+		d.until("any of the tasks goes on", func() bool {
+			progress := false
+			for i := range next {
+				progress = goesOn(i) || progress
+			}
+			time.Sleep(20 * time.Millisecond) // a supervisor's pace, not a wait for something
+			return progress
+		})
+	}
 	asked := map[string]int{}
 	for _, r := range d.model.Requests() {
 		_, last, _ := strings.Cut(r.LastUser(), "\n")

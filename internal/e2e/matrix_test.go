@@ -113,7 +113,11 @@ func testPairs(t *testing.T, state string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		open = func() { fifo.Close() }
+		open = func() {
+			// Who comes late finds a file, and waits for nobody.
+			d.sh("rm temp/fifo && touch temp/fifo")
+			fifo.Close()
+		}
 	}
 	for _, c := range all {
 		d.begin(c.name(), c.says("orig"))

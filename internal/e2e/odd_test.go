@@ -100,24 +100,22 @@ func TestOddFiles(t *testing.T) {
 		var st *taskdir.Status
 		d.until(name+" has its receipt", func() bool { st = d.status(name); return len(st.Messages) > 1 })
 		if f.heard == "" {
-			wants(t, "the receipt of "+name, string(st.Messages[1].Outcome), "refused", ".refused-")
-			fresh := d.comes("new "+name, taskdir.Ended)
-			if fresh.Error == nil || fresh.Error.Kind != "input" {
-				t.Errorf("new %s: error %+v", name, fresh.Error)
-			}
+			wants(t, "the receipt of "+name, string(st.Messages[1].Outcome), "refused")
+			wants(t, "what the refused reply opened", d.output(name, 1), "failed", "limit")
+			wants(t, "what the refused input opened", d.output("new "+name, 0), "failed", "limit")
 			d.sh(`echo better > 'temp/` + name + `/reply.txt'; echo better > 'temp/new ` + name + `/input.txt'`)
 			f.heard = "\nbetter"
 		}
-		d.output(name, 1)
-		d.output("new "+name, 0)
-		of := d.requests("begin " + name)
-		wants(t, "what was heard of "+name, of[len(of)-1].LastUser(), f.heard)
-		// A new task's first message goes on with what the daemon says of it.
-		if !slices.ContainsFunc(d.model.Requests(), func(r *llmtest.Request) bool {
-			return strings.Contains(r.FirstUser(), f.heard) && strings.Contains(r.FirstUser(), "/new "+name+"\n")
-		}) {
-			t.Errorf("the input %s was not heard", name)
-		}
+		d.until("the reply "+name+" is heard", func() bool {
+			of := d.requests("begin " + name)
+			return strings.Contains(of[len(of)-1].LastUser(), f.heard)
+		})
+		// A task's first message goes on with what the daemon says of it.
+		d.until("the input "+name+" is heard", func() bool {
+			return slices.ContainsFunc(d.requests(f.heard), func(r *llmtest.Request) bool {
+				return strings.Contains(r.FirstUser(), "/new "+name+"\n")
+			})
+		})
 		if _, err := os.Lstat(d.task(name, "reply.txt")); !os.IsNotExist(err) {
 			t.Errorf("%s: reply.txt lies there: %v", name, err)
 		}
