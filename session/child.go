@@ -213,20 +213,27 @@ func (s *Session) childExists(child string) bool {
 }
 
 // childName is the lowest <parent>.<n> that is neither directory nor journal, nor was
-// that of a child which has been removed: its job would be taken for the new one's.
-func (s *Session) childName() string {
+// that of a child which has been removed: its job would be taken for the new one's. A
+// parent whose name leaves no room for the number has no children.
+func (s *Session) childName() (string, error) {
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%s.%d", s.task, n)
+		if err := taskdir.CheckName(name); err != nil {
+			return "", err
+		}
 		removed := slices.ContainsFunc(s.st.Children, func(c childRecord) bool { return c.Task == name && c.used() })
 		if !removed && !exists(taskdir.TaskPath(s.cfg.Root.Path(), name)) && !exists(string(placeOf(s.cfg.StateDir, name))) {
-			return name
+			return name, nil
 		}
 	}
 }
 
 // makeChild records the child, writes its journal and publishes its directory.
 func (s *Session) makeChild(ctx context.Context, r spawnRequest) (string, error) {
-	name := s.childName()
+	name, err := s.childName()
+	if err != nil {
+		return "", err
+	}
 	unborn, err := s.cfg.Root.Unborn(r.job.Prompt)
 	if err != nil {
 		return "", err

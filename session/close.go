@@ -14,9 +14,12 @@ import (
 )
 
 // openOutput creates the round's output, or goes on with the one of a round that
-// was cut short.
+// was cut short, or that starts over.
 func (s *Session) openOutput(dir *taskdir.Dir) error {
 	r := s.run
+	if r.output != nil {
+		return nil // It starts over, and nothing that was shown is taken back.
+	}
 	out, err := dir.ReopenOutput(s.st.Round, 0)
 	switch {
 	case err == nil && r.resumed && out.Size() > 0:

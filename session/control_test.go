@@ -578,7 +578,7 @@ func TestContextThatVanishesIsNotForgotten(t *testing.T) {
 func TestSessionThatMayNotStartYetWaitsInTheQueue(t *testing.T) {
 	d := newDesk(t, answer("hi"))
 	var asked atomic.Int32
-	d.cfg.Admit = func(string) time.Duration {
+	d.cfg.Admit = func(string, time.Time) time.Duration {
 		if asked.Add(1) < 3 {
 			return 50 * time.Millisecond
 		}

@@ -233,8 +233,8 @@ func TestOneNameForOneJob(t *testing.T) {
 		}
 	}
 	add(childRecord{Call: "c1", N: 0, Task: "a.1"})
-	if name := s.childName(); name != "a.1" {
-		t.Errorf("the next name is %q, and a.1 is free", name)
+	if name, err := s.childName(); err != nil || name != "a.1" {
+		t.Errorf("the next name is %q (%v), and a.1 is free", name, err)
 	}
 	add(childRecord{Call: "c2", N: 0, Task: "a.1"})
 	add(childRecord{Call: "c2", N: 0, Task: "a.1", Made: true})
@@ -242,8 +242,8 @@ func TestOneNameForOneJob(t *testing.T) {
 	if diff := cmp.Diff(want, s.st.Children); diff != "" {
 		t.Errorf("children: %s", diff)
 	}
-	if name := s.childName(); name != "a.2" {
-		t.Errorf("the next name is %q, and a.1 was a child that has gone", name)
+	if name, err := s.childName(); err != nil || name != "a.2" {
+		t.Errorf("the next name is %q (%v), and a.1 was a child that has gone", name, err)
 	}
 }
 

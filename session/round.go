@@ -193,7 +193,7 @@ func (s *Session) enqueue(now time.Time) {
 	s.admitDue = time.Time{}
 	s.statusDue = now.Add(flushEvery)
 	if s.cfg.Admit != nil && s.st.Parent == "" && s.st.Round == 0 && !s.st.Began && s.st.Refused == "" {
-		if wait := s.cfg.Admit(s.task); wait > 0 {
+		if wait := s.cfg.Admit(s.task, s.st.StartedAt); wait > 0 {
 			s.admitDue = now.Add(wait)
 			s.st.warn("waits: [limits] tasks_per_hour is reached; it is asked again at " + s.admitDue.Format(time.TimeOnly))
 			return

@@ -78,9 +78,10 @@ type Config struct {
 	// that are ahead before all others.
 	Ask   func(task string, ticket uint64, ahead bool)
 	Leave func(task string, ticket uint64)
-	// Admit, when set, is asked before a session's first round lines up, but not for
-	// subagents. It returns 0, or after what time to ask again.
-	Admit func(task string) (wait time.Duration)
+	// Admit, when set, is asked before the first round of a session that was opened at
+	// that time lines up, but not for subagents; after a restart it may be asked anew.
+	// It returns 0, or after what time to ask again.
+	Admit func(task string, opened time.Time) (wait time.Duration)
 	// Children is how sessions reach their subagents.
 	Children Children
 	// Alone keeps a context.json from naming another task's conversation to start from:

@@ -91,7 +91,9 @@ func newEngine(l *config.Loaded, stateDir string, log *slog.Logger) (*engine, er
 	})
 	sup := supervisor.New(supervisor.Config{
 		Session: session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout, Alone: !c.Sandbox.Share,
-			Admit:    func(task string) time.Duration { return accounts.Start(task, c.Limits.TasksPerHour) },
+			Admit: func(task string, opened time.Time) time.Duration {
+				return accounts.Start(task, opened, c.Limits.TasksPerHour)
+			},
 			Children: session.Children{MaxDepth: c.Agent.MaxDepth}},
 		MaxRunning:  c.MaxRunning,
 		StopTimeout: c.StopTimeout,

@@ -26,7 +26,7 @@ func (a *app) forkCommand() *cobra.Command {
 		Short: "Start a new task with another one's conversation",
 		Long: `Gives the new task NEW the conversation of NAME, as it was after a round or as it is
 now, also while NAME is working. NAME goes on as if nothing had been. NEW works in
-the same places: it gets NAME's context.json.
+the same places: it gets NAME's context.json, but for fork_from.
 
 ` + textHelp + ` Without --input the files are
 prepared, and NEW starts when somebody writes its input.txt.`,
@@ -83,12 +83,8 @@ func (a *app) fork(cmd *cobra.Command, name, fresh string, f forkFlags) error {
 	if err := taskdir.WriteHistory(tempDir, fresh, conversation); err != nil {
 		return err
 	}
-	settings, err := taskdir.ReadFile(tempDir, name, taskdir.ContextFile)
-	if err == nil {
-		err = taskdir.WriteContext(tempDir, fresh, settings)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("copy settings: %w", err)
+	if err := copySettings(tempDir, name, fresh); err != nil {
+		return err
 	}
 	if text == "" {
 		a.ui.notef("%s is prepared; it starts when its input.txt is written", show(fresh))

@@ -107,9 +107,36 @@ func addSettings(tempDir, name string, values map[string]any) error {
 	if !changed {
 		return nil
 	}
+	return writeSettings(tempDir, name, settings)
+}
+
+func writeSettings(tempDir, name string, settings map[string]json.RawMessage) error {
 	data, err := json.MarshalIndent(settings, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write settings: %w", err)
 	}
 	return taskdir.WriteContext(tempDir, name, append(data, '\n'))
+}
+
+// copySettings gives a fork the context.json of the task it comes from, where there
+// is one; but for fork_from, since a fork has its conversation from there already.
+func copySettings(tempDir, from, to string) error {
+	data, err := taskdir.ReadFile(tempDir, from, taskdir.ContextFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("copy settings: %w", err)
+	}
+	text, _ := taskdir.Decode(data)
+	var settings map[string]json.RawMessage
+	// What is no object is copied as well: the fork says what is wrong with it.
+	if json.Unmarshal([]byte(text), &settings) == nil && settings["fork_from"] != nil {
+		delete(settings, "fork_from")
+		return writeSettings(tempDir, to, settings)
+	}
+	if err := taskdir.WriteContext(tempDir, to, data); err != nil {
+		return fmt.Errorf("copy settings: %w", err)
+	}
+	return nil
 }

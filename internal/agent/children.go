@@ -112,6 +112,8 @@ func (s *state) job(d tool.Delegation) (round.Job, error) {
 		set.LLM, set.Model = "", ""
 	}
 	set.ToolsGiven = true
+	// The task tool is among them: whoever gives a subagent its tools leaves it out at
+	// the greatest depth.
 	for _, name := range s.tools.Set.Names() {
 		if name != completionTool && def.May(name) {
 			set.Tools = append(set.Tools, name)

@@ -62,7 +62,7 @@ func (s *state) advice(e *llm.Error) string {
 		}
 		return "Check model (\"" + s.model.ID + "\") and extra of " + entry + "; then reply to go on."
 	case llm.KindContextLength:
-		return "The conversation does not fit the window of model \"" + s.model.ID + "\": choose an LLM with a larger one, or write input.txt again with a smaller task."
+		return "The conversation does not fit the window of model \"" + s.model.ID + "\": choose an LLM with a larger one, or write a shorter message; what is long can lie in a file that the message names."
 	case llm.KindRateLimit:
 		return "Its rate limit held through all attempts: reply later, or lower max_concurrent of " + entry + "."
 	case llm.KindNetwork:

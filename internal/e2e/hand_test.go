@@ -241,7 +241,7 @@ func TestFilesWrittenJustAfterTheInputAreInTheConversation(t *testing.T) {
 	time.Sleep(time.Until(written.Add(30 * time.Millisecond)))
 	d.write("temp/late/context.json", `{"dependencies": ["schema version 7"]}`)
 	d.write("temp/late/_history.json", genericHistory)
-	wants(t, "output.txt", d.output("late", 0), "with everything")
+	wants(t, "output.txt", d.output("late", 0), "the round starts over", "with everything")
 	requests := d.model.Requests()
 	last := requests[len(requests)-1]
 	wants(t, "the newest message", last.LastUser(), "Set it to 9090", "schema version 7")

@@ -55,6 +55,22 @@ func CutArguments(msgs []llm.Message, keepTurns, capBytes int) (out []llm.Messag
 	})
 }
 
+// CutTexts returns msgs with the user messages shortened likewise, but for those
+// before the first answer, which are the task, and those that must, where not nil,
+// says yes to.
+func CutTexts(msgs []llm.Message, capBytes int, must func(llm.Message) bool) (out []llm.Message, cut int) {
+	answered := false
+	return rewrite(msgs, 0, func(m *llm.Message) bool {
+		answered = answered || m.Role == llm.Assistant
+		if !answered || m.Role != llm.User || must != nil && must(*m) {
+			return false
+		}
+		short, ok := shorten(m.Content, capBytes)
+		m.Content = short
+		return ok
+	})
+}
+
 // rewrite applies change to copies of the messages before the newest keepTurns turns.
 func rewrite(msgs []llm.Message, keepTurns int, change func(*llm.Message) bool) (out []llm.Message, changed int) {
 	out = msgs

@@ -10,7 +10,7 @@ import (
 // Rules are what Shrink has to know of a conversation. All of them may be missing.
 type Rules struct {
 	// Keep says which user messages stay where turns are dropped: what the supervisor
-	// said. Must says which stay even where nothing else helps.
+	// said. Must says which stay, and stay whole, even where nothing else helps.
 	Keep, Must func(llm.Message) bool
 	// Pinned says which calls stay, with their whole results: skills that were loaded.
 	Pinned func(llm.ToolCall) bool
@@ -146,6 +146,7 @@ type Shrunk struct {
 	Reads     int // reads of files that were read again later
 	Results   int // tool results shortened
 	Arguments int // messages whose calls were shortened
+	Texts     int // user messages shortened
 	Messages  int // messages dropped
 	Before    int // tokens, as Estimate has them
 	After     int
@@ -153,14 +154,16 @@ type Shrunk struct {
 
 // String is for journals and logs.
 func (s Shrunk) String() string {
-	return fmt.Sprintf("%d outdated reads taken out, %d tool results and %d calls shortened, %d messages dropped, about %d tokens instead of %d",
-		s.Reads, s.Results, s.Arguments, s.Messages, s.After, s.Before)
+	return fmt.Sprintf("%d outdated reads taken out, %d tool results, %d calls and %d messages shortened, %d messages dropped, about %d tokens instead of %d",
+		s.Reads, s.Results, s.Arguments, s.Texts, s.Messages, s.After, s.Before)
 }
 
 // Shrink makes a valid conversation fit into limit tokens, as Estimate has them, and
 // stops as soon as it does. It takes out reads that later ones cover, shortens old
 // results, then long arguments of old calls, then drops turns in the middle as
-// DropMiddle does, then (unless Rules.Gentle) cuts what the newest turns hold. It
+// DropMiddle does, then (unless Rules.Gentle) cuts what the newest turns hold, and
+// in the end what the supervisor said: a message that is too large itself must not
+// keep the later ones from being answered. It
 // returns msgs itself where they fit or nothing helps; After tells whether it was
 // enough. Calls and results stay together, and the system message and the first
 // messages stay whole.
@@ -183,6 +186,10 @@ func Shrink(msgs []llm.Message, limit int, r Rules) ([]llm.Message, Shrunk) {
 		out, n := DropMiddle(msgs, keepTurns, keep, r.Pinned)
 		msgs, did.Messages = out, did.Messages+n
 	}
+	texts := func(capBytes int) {
+		out, n := CutTexts(msgs, capBytes, r.Must)
+		msgs, did.Texts = out, did.Texts+n
+	}
 	steps := []func(){
 		func() { msgs, did.Reads = ReplaceReads(msgs, r.Reads) },
 		func() { results(6, 2000) },
@@ -202,6 +209,8 @@ func Shrink(msgs []llm.Message, limit int, r Rules) ([]llm.Message, Shrunk) {
 			func() { results(0, 500) },
 			func() { drop(1, r.Must) },
 			func() { results(0, 200) },
+			func() { texts(4000) },
+			func() { texts(500) },
 		)
 	}
 	for _, step := range steps {

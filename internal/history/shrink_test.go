@@ -267,6 +267,14 @@ func TestShrink(t *testing.T) {
 	if did.After > 3000 || did.Results == 0 || !strings.Contains(did.String(), "tool results") {
 		t.Errorf("%+v", did)
 	}
+	// A message of the supervisor that no window takes, before the one to be answered.
+	large := []llm.Message{user("x"), says("ok"), user("supervisor " + strings.Repeat("y", 40_000)), user("supervisor: forget it " + strings.Repeat("z", 400))}
+	must := func(m llm.Message) bool { return strings.Contains(m.Content, "forget it") }
+	out, did = Shrink(large, 1500, Rules{Keep: supervisors, Must: must})
+	valid(t, out)
+	if did.After > 1500 || did.Texts != 1 || out[len(out)-1].Content != large[3].Content {
+		t.Errorf("%+v", did)
+	}
 	// What cannot be made smaller says so.
 	huge := []llm.Message{user(strings.Repeat("word ", 10_000)), says("ok")}
 	if out, did := Shrink(huge, 1000, Rules{}); did.After <= 1000 || &out[0] != &huge[0] {

@@ -20,6 +20,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,7 +58,7 @@ type Accounts struct {
 	seen   int64 // how much of the file is in today
 	torn   bool  // a write of ours may have ended within a line
 	today  Day
-	starts []time.Time // of the last hour, in order
+	starts []started // of the last hour, in order
 	broken bool
 	closed bool
 }
@@ -103,7 +104,7 @@ func (a *Accounts) take(e entry) {
 // start notes the start of a session in the last hour.
 func (a *Accounts) start(e entry) {
 	if e.Task != "" && e.At.After(a.now().Add(-time.Hour)) {
-		a.starts = append(a.starts, e.At)
+		a.starts = append(a.starts, started{e.Task, e.At})
 	}
 }
 
@@ -167,22 +168,37 @@ func (a *Accounts) Spent(name string, u llm.Usage) {
 	a.enter(entry{At: a.now(), LLM: name, Usage: &u})
 }
 
-// Start enters the start of a task's session, where fewer than perHour (0: any
-// number) have started in the last hour, and returns 0. Else it enters nothing and
-// returns after what time to ask again.
-func (a *Accounts) Start(task string, perHour int) (wait time.Duration) {
+// started is the start of a task's session.
+type started struct {
+	task string
+	at   time.Time
+}
+
+// Start enters the start of the task's session that was opened at that time, where
+// fewer than perHour (0: any number) have started in the last hour, and returns 0.
+// Else it enters nothing and returns after what time to ask again. A session may ask
+// again after a restart: what was entered for it stands.
+func (a *Accounts) Start(task string, opened time.Time, perHour int) (wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.turn()
 	now := a.now()
-	for len(a.starts) > 0 && !a.starts[0].After(now.Add(-time.Hour)) {
+	for len(a.starts) > 0 && !a.starts[0].at.After(now.Add(-time.Hour)) {
 		a.starts = a.starts[1:]
 	}
+	if a.entered(task, opened) {
+		return 0
+	}
 	if perHour > 0 && len(a.starts) >= perHour {
-		return a.starts[len(a.starts)-perHour].Add(time.Hour).Sub(now)
+		return a.starts[len(a.starts)-perHour].at.Add(time.Hour).Sub(now)
 	}
 	a.enter(entry{At: now, Task: task})
 	return 0
+}
+
+// entered reports whether a start of the task is on record since then.
+func (a *Accounts) entered(task string, since time.Time) bool {
+	return slices.ContainsFunc(a.starts, func(s started) bool { return s.task == task && !s.at.Before(since) })
 }
 
 // Today returns what today's requests cost so far, over all LLMs and processes.

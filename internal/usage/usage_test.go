@@ -52,7 +52,7 @@ func TestAccounts(t *testing.T) {
 	a.Spent("big", used(100, 0.5))
 	a.Spent("small", used(10, 0.25))
 	a.Spent("small", llm.Usage{})
-	a.Start("t1", 0)
+	a.Start("t1", c.now(), 0)
 	// The process dies without closing anything, in the middle of a line.
 	f, err := os.OpenFile(filepath.Join(dir, "2026-03-04.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -99,7 +99,7 @@ func TestOldDaysAreSummedUp(t *testing.T) {
 	a := open(t, dir, c)
 	for i := range 500 {
 		a.Spent("big", used(int64(i), 0.5))
-		a.Start(fmt.Sprint("t", i), 0)
+		a.Start(fmt.Sprint("t", i), c.now(), 0)
 	}
 	before, err := Read(dir, "", "")
 	if err != nil {
@@ -123,31 +123,41 @@ func TestStart(t *testing.T) {
 	dir, c := t.TempDir(), noon()
 	a := open(t, dir, c)
 	for i := range 3 {
-		if w := a.Start("t", 3); w != 0 {
+		if w := a.Start("t", c.now(), 3); w != 0 {
 			t.Fatalf("start %d has to wait %v", i, w)
 		}
 		c.add(10 * time.Minute)
 	}
-	if w := a.Start("t", 3); w != 30*time.Minute {
+	if w := a.Start("t", c.now(), 3); w != 30*time.Minute {
 		t.Errorf("the fourth waits %v", w)
 	}
 	a = open(t, dir, c) // nor does a restart help
-	if w := a.Start("t", 3); w != 30*time.Minute {
+	if w := a.Start("t", c.now(), 3); w != 30*time.Minute {
 		t.Errorf("after a restart the fourth waits %v", w)
 	}
-	if w := a.Start("t", 2); w != 40*time.Minute {
+	if w := a.Start("t", c.now(), 2); w != 40*time.Minute {
 		t.Errorf("with a lower limit the fourth waits %v", w)
 	}
 	c.add(30 * time.Minute)
-	if w := a.Start("t", 3); w != 0 {
+	opened := c.now()
+	if w := a.Start("t", opened, 3); w != 0 {
 		t.Errorf("after its time it waits %v", w)
+	}
+	// The session that was let in asks again, and is no further one.
+	a = open(t, dir, c)
+	c.add(time.Second)
+	if w := a.Start("t", opened, 3); w != 0 {
+		t.Errorf("a session that was let in waits %v", w)
+	}
+	if w := a.Start("other", opened, 3); w == 0 {
+		t.Error("another task's session was taken for it")
 	}
 	// Over midnight, and the first days of an hour belong to it still.
 	c = &clock{at: time.Date(2026, 3, 4, 23, 50, 0, 0, time.Local)}
 	dir = t.TempDir()
-	open(t, dir, c).Start("t", 1)
+	open(t, dir, c).Start("t", c.now(), 1)
 	c.add(20 * time.Minute)
-	if w := open(t, dir, c).Start("t", 1); w != 40*time.Minute {
+	if w := open(t, dir, c).Start("t", c.now(), 1); w != 40*time.Minute {
 		t.Errorf("over midnight it waits %v", w)
 	}
 }
@@ -235,12 +245,12 @@ func TestAccountsOfSeveralProcesses(t *testing.T) {
 	a.Spent("big", used(100, 0.5))
 	b.Spent("big", used(10, 0.25))
 	a.Spent("small", used(1, 0.125))
-	b.Start("t1", 0)
+	b.Start("t1", c.now(), 0)
 	for name, acc := range map[string]*Accounts{"the first": a, "the second": b, "a third": open(t, dir, c)} {
 		if got := acc.Today(); got.Requests != 3 || got.CostUSD != 0.875 {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if wait := acc.Start("t2", 1); wait != time.Hour {
+		if wait := acc.Start("t2", c.now(), 1); wait != time.Hour {
 			t.Errorf("%s lets a second start through, or after %s", name, wait)
 		}
 	}
