@@ -13,7 +13,10 @@ func canActAsOthers() error {
 	return errors.New("agents can act as another user than the daemon on Linux only, and this is " + runtime.GOOS + ": leave it empty")
 }
 
-func (u *User) remember() error { return nil }
+func (u *User) remember() error {
+	u.own = nil // nobody acts as another here
+	return nil
+}
 
 // act does something; there is no other user to do it as.
 func (u *User) act(do func() error) error { return do() }
