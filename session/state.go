@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
@@ -198,7 +199,11 @@ func (s *state) open(r *record, off int64) error {
 	return nil
 }
 
-func blank(text string) bool { return strings.TrimSpace(text) == "" }
+// blank says that nothing stands in a message: white space, or the NULs of a file that
+// was made long enough and not written to.
+func blank(text string) bool {
+	return strings.TrimFunc(text, func(r rune) bool { return r == 0 || unicode.IsSpace(r) }) == ""
+}
 
 // refuseBlank refuses the round's message, in which nothing is asked for: a model
 // would be paid to say so.

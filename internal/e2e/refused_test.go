@@ -28,6 +28,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		"slow large input":   {`mkdir temp/a; (for i in 1 2 3; do ` + tooLarge + `; sleep 0.2; done) > temp/a/input.txt`, 0, "51000000 bytes are more than the limit"},
 		"link as input":      {`echo x > x; mkdir temp/a; ln -s ../../x temp/a/input.txt`, 0, "symbolic link"},
 		"directory as input": {`mkdir -p temp/a/input.txt`, 0, "it is a directory"},
+		"reply of NULs":      {`truncate -s 4K temp/a/reply.txt`, 1, "reply.txt holds nothing but white space"},
 		"blank reply":        {`echo > temp/a/reply.txt`, 1, "reply.txt holds nothing but white space"},
 		"too large reply":    {tooLarge + ` > temp/a/.r; mv temp/a/.r temp/a/reply.txt`, 1, "17000000 bytes are more than the limit"},
 		"large intervention": {tooLarge + ` > temp/a/.i; mv temp/a/.i temp/a/_intervene`, 1, "17000000 bytes are more than the limit"},

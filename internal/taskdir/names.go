@@ -40,6 +40,7 @@ const (
 	MaxMessage = 16 << 20 // input.txt and all messages
 	MaxContext = 16 << 20
 	MaxHistory = 64 << 20
+	MaxKeyInfo = 64 << 10 // it is said again and again
 	MaxPlan    = 1 << 20
 )
 
@@ -95,6 +96,8 @@ func limitOf(name string) int64 {
 		return MaxHistory
 	case ContextFile:
 		return MaxContext
+	case KeyInfoFile:
+		return MaxKeyInfo
 	}
 	return MaxMessage
 }

@@ -287,7 +287,7 @@ func TestTooLarge(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		limit int64
-	}{{"input.txt", MaxMessage}, {"context.json", MaxContext}, {"_history.json", MaxHistory}} {
+	}{{"input.txt", MaxMessage}, {"context.json", MaxContext}, {"_history.json", MaxHistory}, {"_keyinfo", MaxKeyInfo}} {
 		write(t, d, c.name, "x")
 		// Sparse: ten gigabytes that take no space.
 		if err := os.Truncate(d.join(c.name), 10<<30); err != nil {
