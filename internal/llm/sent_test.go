@@ -51,6 +51,10 @@ func TestSentIsWhatWouldBeEncoded(t *testing.T) {
 		sent Sent
 		msgs []Message
 		by   = "a client"
+		last struct {
+			bytes []byte
+			text  string
+		}
 	)
 	for i := range 2000 {
 		switch n := rnd.IntN(20); {
@@ -65,17 +69,21 @@ func TestSentIsWhatWouldBeEncoded(t *testing.T) {
 		default:
 			msgs = append(slices.Clone(msgs), fresh())
 		}
-		got, err := sent.AppendJSON([]byte("head"), by, msgs, encodeMessage)
+		got, err := sent.Messages(by, msgs, encodeMessage)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := (*Sent)(nil).AppendJSON([]byte("head"), by, msgs, encodeMessage)
+		want, err := (*Sent)(nil).Messages(by, msgs, encodeMessage)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if string(got) != string(want) {
 			t.Fatalf("step %d:\n got %s\nwant %s", i, got, want)
 		}
+		if string(last.bytes) != last.text {
+			t.Fatalf("step %d: what was returned before, and may still be sent, is now\n%s", i, last.bytes)
+		}
+		last.bytes, last.text = got, string(got)
 	}
 }
 
@@ -103,7 +111,7 @@ func TestSentEncodesOnlyWhatIsNew(t *testing.T) {
 		{"another client", 2, msgs, 3},
 	} {
 		encoded = 0
-		if _, err := sent.AppendJSON(nil, step.by, step.msgs, counted); err != nil {
+		if _, err := sent.Messages(step.by, step.msgs, counted); err != nil {
 			t.Fatal(err)
 		}
 		if encoded != step.want {
@@ -116,7 +124,7 @@ func TestSentAfterAnError(t *testing.T) {
 	var sent Sent
 	refused := errors.New("refused")
 	msgs := []Message{{Role: User, Content: "a"}, {Role: User, Content: "b"}}
-	_, err := sent.AppendJSON(nil, 1, msgs, func(dst []byte, m Message) ([]byte, error) {
+	_, err := sent.Messages(1, msgs, func(dst []byte, m Message) ([]byte, error) {
 		if m.Content == "b" {
 			return nil, refused
 		}
@@ -125,8 +133,25 @@ func TestSentAfterAnError(t *testing.T) {
 	if !errors.Is(err, refused) {
 		t.Fatalf("%v, want what the encoder said", err)
 	}
-	got, err := sent.AppendJSON(nil, 1, msgs, encodeMessage)
-	if want := `[{"role":"user","content":"a"},{"role":"user","content":"b"}]`; err != nil || string(got) != want {
+	got, err := sent.Messages(1, msgs, encodeMessage)
+	if want := `[{"role":"user","content":"a"},{"role":"user","content":"b"}`; err != nil || string(got) != want {
 		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+}
+
+func TestSentTools(t *testing.T) {
+	var sent Sent
+	a := ToolSpec{Name: "a", Description: "does a", Parameters: RawJSON(`{"type": "object"}`)}
+	b := a
+	b.Description = "does b"
+	for _, tools := range [][]ToolSpec{nil, {a}, {a}, {a, b}, {b}, {b, a}, nil} {
+		got, err := sent.Tools(tools)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := (*Sent)(nil).Tools(tools)
+		if err != nil || string(got) != string(want) {
+			t.Errorf("%v: got %s, want %s, %v", tools, got, want, err)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -105,9 +104,9 @@ func (a *attempt) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, &llm.Error{Kind: llm.KindBadRequest, LLM: c.cfg.Name, Message: tidy(err.Error()), Err: err}
 	}
-	req.Body = io.NopCloser(bytes.NewReader(body))
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	req.ContentLength = int64(len(body))
+	req.Body = body.reader()
+	req.GetBody = func() (io.ReadCloser, error) { return body.reader(), nil }
+	req.ContentLength = body.size()
 	// These two belong to a connection, and HTTP/2 refuses them.
 	req.Header.Del("Connection")
 	req.Header.Del("Cache-Control")

@@ -1,8 +1,10 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -17,20 +19,6 @@ const maxBadArguments = 500
 // alone, so that a conversation that grew begins with the same bytes.
 func (c *Client) appendMessage(dst []byte, m llm.Message) ([]byte, error) {
 	return c.wire(m).AppendJSON(dst)
-}
-
-func appendTools(dst []byte, tools []llm.ToolSpec) ([]byte, error) {
-	dst = append(dst, '[')
-	for i, t := range tools {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		var err error
-		if dst, err = t.AppendJSON(dst); err != nil {
-			return nil, fmt.Errorf("encode tool %d: %w", i, err)
-		}
-	}
-	return append(dst, ']'), nil
 }
 
 // wire returns m as this LLM wants it: with the reasoning that it wants back, and
@@ -149,10 +137,43 @@ func wireArguments(args string) string {
 	return string(append(llm.AppendString([]byte(`{"invalid_arguments":`), clip(args, maxBadArguments)), '}'))
 }
 
+// body is a request's: what differs from the request before stands at its end, and
+// the conversation is sent from where it is kept.
+type body struct{ head, messages, tail []byte }
+
+func (b body) size() int64 { return int64(len(b.head) + len(b.messages) + len(b.tail)) }
+
+func (b body) reader() io.ReadCloser {
+	return io.NopCloser(io.MultiReader(bytes.NewReader(b.head), bytes.NewReader(b.messages), bytes.NewReader(b.tail)))
+}
+
 // body merges the parts of a request into one object: what go-openai's type
-// gave, the configured extra fields, tools, and the messages last, since they
-// are what differs from the request before.
-func (c *Client) body(base []byte, req llm.Request) ([]byte, error) {
+// gave, the configured extra fields, tools, and the messages.
+func (c *Client) body(base []byte, req llm.Request) (b body, err error) {
+	fields, err := c.fields(base, req)
+	if err != nil {
+		return body{}, err
+	}
+	b.head = append(make([]byte, 0, 1024), '{')
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		b.head = append(llm.AppendString(b.head, name), ':')
+		b.head = append(append(b.head, fields[name]...), ',')
+	}
+	if len(req.Tools) > 0 {
+		tools, err := req.Sent.Tools(req.Tools)
+		if err != nil {
+			return body{}, err
+		}
+		b.head = append(append(append(b.head, `"tools":`...), tools...), ',')
+	}
+	b.head = append(b.head, `"messages":`...)
+	b.messages, err = req.Sent.Messages(c, req.Messages, c.appendMessage)
+	b.tail = []byte("]}")
+	return b, err
+}
+
+// fields are those of a request beside tools and messages.
+func (c *Client) fields(base []byte, req llm.Request) (map[string]json.RawMessage, error) {
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(base, &fields); err != nil {
 		return nil, fmt.Errorf("read base request: %w", err)
@@ -182,31 +203,7 @@ func (c *Client) body(base []byte, req llm.Request) ([]byte, error) {
 	if string(fields["stream"]) != "true" {
 		delete(fields, "stream_options")
 	}
-
-	size := 1024
-	for _, m := range req.Messages {
-		size += len(m.Content) + len(m.Content)/16 + 64
-	}
-	dst := append(make([]byte, 0, size), '{')
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		dst = llm.AppendString(dst, name)
-		dst = append(dst, ':')
-		dst = append(dst, fields[name]...)
-		dst = append(dst, ',')
-	}
-	var err error
-	if len(req.Tools) > 0 {
-		dst = append(dst, `"tools":`...)
-		if dst, err = appendTools(dst, req.Tools); err != nil {
-			return nil, err
-		}
-		dst = append(dst, ',')
-	}
-	dst = append(dst, `"messages":`...)
-	if dst, err = req.Sent.AppendJSON(dst, c, req.Messages, c.appendMessage); err != nil {
-		return nil, err
-	}
-	return append(dst, '}'), nil
+	return fields, nil
 }
 
 // maxTokensField returns the name under which a model takes its limit.

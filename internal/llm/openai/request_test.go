@@ -225,7 +225,7 @@ func BenchmarkBody(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.SetBytes(int64(len(body)))
+		b.SetBytes(body.size())
 	}
 	for _, turns := range []int{20, 500} {
 		msgs := conversation(turns)
