@@ -107,13 +107,14 @@ func readFile(path string, fn func(entry)) error {
 		return err
 	}
 	defer f.Close()
-	_, err = readLines(f, fn)
+	_, err = readLines(f, maxLine, fn)
 	return err
 }
 
-// readLines calls fn with each whole line, and returns how many bytes these are.
-func readLines(src io.Reader, fn func(entry)) (n int64, err error) {
-	r := bufio.NewReaderSize(src, maxLine)
+// readLines calls fn with each whole line of up to longest bytes, and returns how many
+// bytes were read.
+func readLines(src io.Reader, longest int, fn func(entry)) (n int64, err error) {
+	r := bufio.NewReaderSize(src, longest)
 	for {
 		line, err := r.ReadSlice('\n')
 		size := int64(len(line))

@@ -118,7 +118,9 @@ func (a *Accounts) catchUp() error {
 	if err != nil || fi.Size() <= a.seen {
 		return err
 	}
-	n, err := readLines(io.NewSectionReader(a.file, a.seen, fi.Size()-a.seen), a.take)
+	left := fi.Size() - a.seen
+	// After a request it is a line or two.
+	n, err := readLines(io.NewSectionReader(a.file, a.seen, left), int(min(left, maxLine)), a.take)
 	a.seen += n
 	return err
 }

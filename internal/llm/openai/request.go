@@ -1,11 +1,11 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 
@@ -144,7 +144,7 @@ type body struct{ head, messages, tail []byte }
 func (b body) size() int64 { return int64(len(b.head) + len(b.messages) + len(b.tail)) }
 
 func (b body) reader() io.ReadCloser {
-	return io.NopCloser(io.MultiReader(bytes.NewReader(b.head), bytes.NewReader(b.messages), bytes.NewReader(b.tail)))
+	return io.NopCloser(&net.Buffers{b.head, b.messages, b.tail})
 }
 
 // body merges the parts of a request into one object: what go-openai's type
