@@ -238,6 +238,20 @@ func newLateLeaver() *lateLeaver {
 	return &lateLeaver{make(chan round.Input, 10), make(chan round.Input, 10), make(chan struct{})}
 }
 
+// cancelled starts a task and writes a file that cancels its round, which then takes
+// its time to end.
+func cancelled(t *testing.T, file, text string) (*lateLeaver, *desk) {
+	t.Helper()
+	r := newLateLeaver()
+	d := newDesk(t, r)
+	d.put("a", "input.txt", "one")
+	d.start("a", nil)
+	<-r.began
+	d.put("a", file, text)
+	<-r.cancelled
+	return r, d
+}
+
 func (l *lateLeaver) Run(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {
 	l.began <- in
 	<-ctx.Done()
@@ -250,13 +264,7 @@ func (l *lateLeaver) Run(ctx context.Context, in round.Input, emit round.Emit) r
 
 func TestStopAndInputWhileTheRoundIsOnItsWayOut(t *testing.T) {
 	t.Run("stop while replacing is for the new session", func(t *testing.T) {
-		r := newLateLeaver()
-		d := newDesk(t, r)
-		d.put("a", "input.txt", "one")
-		d.start("a", nil)
-		<-r.began
-		d.put("a", "input.txt", "two")
-		<-r.cancelled
+		r, d := cancelled(t, "input.txt", "two")
 		d.put("a", "_stop", "")
 		close(r.leave) // The second round may run for a moment.
 		d.ended("a", "output.txt")
@@ -265,13 +273,7 @@ func TestStopAndInputWhileTheRoundIsOnItsWayOut(t *testing.T) {
 		d.markers("a", "old/1/output.txt", "output.txt")
 	})
 	t.Run("a second stop while stopping", func(t *testing.T) {
-		r := newLateLeaver()
-		d := newDesk(t, r)
-		d.put("a", "input.txt", "one")
-		d.start("a", nil)
-		<-r.began
-		d.put("a", "_stop", "")
-		<-r.cancelled
+		r, d := cancelled(t, "_stop", "")
 		d.put("a", "_stop", "")
 		d.gone("a", "_stop")
 		close(r.leave)
@@ -280,13 +282,7 @@ func TestStopAndInputWhileTheRoundIsOnItsWayOut(t *testing.T) {
 		d.state("a", taskdir.AwaitingReply, round.Stopped)
 	})
 	t.Run("a third input while replacing", func(t *testing.T) {
-		r := newLateLeaver()
-		d := newDesk(t, r)
-		d.put("a", "input.txt", "one")
-		d.start("a", nil)
-		<-r.began
-		d.put("a", "input.txt", "two")
-		<-r.cancelled
+		r, d := cancelled(t, "input.txt", "two")
 		d.put("a", "input.txt", "three")
 		d.until("the look", func() bool { return !d.live["a"].HasLook() })
 		r.leave <- struct{}{}
@@ -296,13 +292,7 @@ func TestStopAndInputWhileTheRoundIsOnItsWayOut(t *testing.T) {
 		d.markers("a", "old/1/output.txt")
 	})
 	t.Run("input while stopping", func(t *testing.T) {
-		r := newLateLeaver()
-		d := newDesk(t, r)
-		d.put("a", "input.txt", "one")
-		d.start("a", nil)
-		<-r.began
-		d.put("a", "_stop", "")
-		<-r.cancelled
+		r, d := cancelled(t, "_stop", "")
 		d.put("a", "input.txt", "two")
 		d.until("the files to be moved", func() bool { return d.read("a", "old/1/events.jsonl") != "" })
 		r.leave <- struct{}{}
@@ -316,13 +306,7 @@ func TestStopAndInputWhileTheRoundIsOnItsWayOut(t *testing.T) {
 		}
 	})
 	t.Run("stop and input while restarting", func(t *testing.T) {
-		r := newLateLeaver()
-		d := newDesk(t, r)
-		d.put("a", "input.txt", "one")
-		d.start("a", nil)
-		<-r.began
-		d.put("a", "context.json", "{}")
-		<-r.cancelled
+		r, d := cancelled(t, "context.json", "{}")
 		d.put("a", "_stop", "")
 		d.gone("a", "_stop")
 		r.leave <- struct{}{}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,19 +141,7 @@ func TestMarkerThatWaitsIsWrittenOnceAside(t *testing.T) {
 	d := newDesk(t, runnerFunc(func(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {
 		return oneTurn(in, emit, "heard "+in.Message)
 	}))
-	var broken atomic.Bool
-	d.cfg.at = func(point string) {
-		if point == "round_closed" && broken.CompareAndSwap(false, true) {
-			for _, name := range strayNames() {
-				if err := os.MkdirAll(d.path("a", name), 0o755); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-	}
-	d.put("a", "input.txt", "go")
-	d.start("a", nil)
-	d.until("the status to stay behind", func() bool { return broken.Load() && d.read("a", "output.txt") != "" })
+	d.startBlocked("a", "go")
 	d.put("a", "input.txt", "again")
 	d.until("the files to be moved", func() bool { return d.read("a", "old/1/output.txt") != "" })
 	for _, name := range strayNames()[1:] {

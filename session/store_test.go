@@ -232,21 +232,7 @@ func TestMarkerThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	d := newDesk(t, runnerFunc(func(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {
 		return oneTurn(in, emit, "heard "+in.Message)
 	}))
-	var broken atomic.Bool
-	d.cfg.at = func(point string) {
-		if point == "round_closed" && broken.CompareAndSwap(false, true) {
-			// A directory in place of history.json cannot be replaced, nor put aside while
-			// a thousand others have all the names for that.
-			for _, name := range strayNames() {
-				if err := os.MkdirAll(d.path("a", name), 0o755); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-	}
-	d.put("a", "input.txt", "go")
-	d.start("a", nil)
-	d.until("the status to stay behind", func() bool { return broken.Load() && d.read("a", "output.txt") != "" })
+	d.startBlocked("a", "go")
 	d.put("a", "reply.txt", "more")
 	d.until("the next round to run", func() bool { return strings.Contains(d.read("a", "output1.txt"), "heard more") })
 	for _, name := range strayNames() {
@@ -260,6 +246,28 @@ func TestMarkerThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	d.state("a", taskdir.AwaitingReply, round.Completed)
 }
 
+// startBlocked starts a task whose round ends without being shown: when it is over,
+// directories are in the way of that, until they are removed (strayNames).
+func (d *desk) startBlocked(task, input string) {
+	d.t.Helper()
+	var blocked atomic.Bool
+	d.cfg.at = func(point string) {
+		if point == "round_closed" && blocked.CompareAndSwap(false, true) {
+			for _, name := range strayNames() {
+				if err := os.MkdirAll(d.path(task, name), 0o755); err != nil {
+					d.t.Error(err)
+				}
+			}
+		}
+	}
+	d.put(task, "input.txt", input)
+	d.start(task, nil)
+	d.until("the status to stay behind", func() bool { return blocked.Load() && d.read(task, "output.txt") != "" })
+}
+
+// strayNames are the names that have to be taken to keep history.json from being
+// written: a directory in its place cannot be replaced, nor put aside while a thousand
+// others have all the names for that.
 func strayNames() []string {
 	names := []string{"history.json"}
 	for i := range 1000 {
