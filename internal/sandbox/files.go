@@ -66,9 +66,6 @@ func (f *Files) Close() error {
 	return errors.Join(errs...)
 }
 
-// Policy returns the policy.
-func (f *Files) Policy() Policy { return f.policy }
-
 // Resolve returns the absolute path that a tool's path means: relative ones start
 // at the working directory, but for those with a fixed meaning. Links are not
 // looked at.

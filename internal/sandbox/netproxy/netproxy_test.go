@@ -19,7 +19,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	for _, bad := range []string{"example.org", "example.org:", "example.org:0", "example.org:70000", "*x.org:1", "a.*.org:1", "example.org:http"} {
+	for _, bad := range []string{":443", ".:443", "example.org", "example.org:", "example.org:0", "example.org:70000", "*x.org:1", "a.*.org:1", "example.org:http"} {
 		if _, err := Parse([]string{bad}); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}

@@ -74,6 +74,9 @@ func parse(text string) (pattern, error) {
 	if rest, ok := strings.CutPrefix(p.name, "*"); ok {
 		p.wild, p.name = true, rest
 	}
+	if p.name == "" && !p.wild {
+		return pattern{}, fmt.Errorf("read %q: want a host before the port, or * for all", text)
+	}
 	if strings.Contains(p.name, "*") || p.wild && p.name != "" && !strings.HasPrefix(p.name, ".") {
 		return pattern{}, fmt.Errorf("read %q: a star stands for the beginning of a name, as in \"*.example.org:443\"", text)
 	}
