@@ -89,8 +89,8 @@ func (s *state) settleStops(outcome string) {
 
 // knows reports whether a control file with this fingerprint was taken before.
 func (s *state) knows(fp taskdir.Fingerprint) bool {
-	return slices.ContainsFunc(s.Receipts, func(r Receipt) bool { return r.Taken != 0 && r.Fingerprint == fp }) ||
-		slices.ContainsFunc(s.Past, func(p pastMessage) bool { return p.Fingerprint == fp })
+	return slices.ContainsFunc(s.Receipts, func(r Receipt) bool { return r.Taken != 0 && r.Fingerprint.SameState(fp) }) ||
+		slices.ContainsFunc(s.Past, func(p pastMessage) bool { return p.Fingerprint.SameState(fp) })
 }
 
 // read returns the fingerprint that a taken file had when it was last read; ok is

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -67,6 +68,45 @@ func TestMessageThatCameBackInAnEarlierState(t *testing.T) {
 			l.end()
 			if st := d.status("a"); st.Round != 1 || st.State != taskdir.AwaitingReply {
 				t.Errorf("%q as %s was acted on: %+v", left, name, st)
+			}
+		}
+	}
+}
+
+// What was added to a message that came back is taken as a message of its own. Then
+// the power fails again, and takes the addition back, but not the time of its writing.
+func TestAdditionThatIsTakenBack(t *testing.T) {
+	for _, left := range []string{"two\nmore\n", "two\n", "two\nmore\nthr", "two\nmore\n\x00\x00\x00\x00\x00\x00"} {
+		for _, later := range []time.Duration{0, time.Hour} {
+			d := heard(t, "two\nmore\n")
+			if err := os.Rename(d.path("a", ".taken-1-reply.txt"), d.path("a", "reply.txt")); err != nil {
+				t.Fatal(err)
+			}
+			d.quiet("a", "reply.txt", "two\nmore\nthree\n") // keeps the inode
+			d.cfg.keep = time.Hour
+			l := d.start("a", nil)
+			d.ended("a", "output2.txt")
+			l.end()
+			d.cfg.keep = time.Millisecond
+			files, _ := filepath.Glob(d.path("a", ".taken-*"))
+			if len(files) != 1 {
+				t.Fatalf("taken: %q", files)
+			}
+			mtime := d.mtime("a", filepath.Base(files[0]))
+			if err := os.Rename(files[0], d.path("a", "reply.txt")); err != nil {
+				t.Fatal(err)
+			}
+			d.quiet("a", "reply.txt", left)
+			d.aged("a", "reply.txt", mtime.Add(later))
+			if later > 0 && !bytes.Contains(d.readJournal(), []byte(`"born"`)) {
+				continue // the file may be another one that has got its inode
+			}
+			l = d.start("a", nil)
+			d.gone("a", "reply.txt")
+			d.until("nothing to be left", func() bool { files, _ := filepath.Glob(d.path("a", ".taken-*")); return len(files) == 0 })
+			l.end()
+			if st := d.status("a"); st.Round != 2 || st.State != taskdir.AwaitingReply {
+				t.Errorf("%q, written %s later, was acted on: round %d, %s", left, later, st.Round, st.State)
 			}
 		}
 	}

@@ -283,40 +283,61 @@ func (s *Session) cameBack(p *pending, c taskdir.Content) (known bool, rest *tas
 	if !s.early[fp.Ino] || p.p.Addition() {
 		return false, nil
 	}
-	for _, f := range s.st.fingerprints() {
-		if f.Ino != fp.Ino {
-			continue
-		}
-		whole := s.place().message(f)
+	for _, r := range slices.Backward(s.statesRead(fp)) {
+		// Of a write that was lost, the time may have been kept.
+		_, certain := r.fp.SameFile(fp)
 		switch {
-		case fp.Size <= f.Size && fp.Mtime <= f.Mtime:
-			if earlierState(whole, c.Text) {
-				return true, nil
-			}
-		case fp.Size > f.Size:
-			if rest := s.afterwards(p, c, f, whole); rest != nil {
+		case fp.Size > r.fp.Size:
+			if rest := s.afterwards(p, c, r); rest != nil {
 				return false, rest
+			}
+		case certain || fp.Mtime <= r.fp.Mtime:
+			if earlierState(r.text, c.Text) {
+				return true, nil
 			}
 		}
 	}
 	return false, nil
 }
 
-// afterwards returns what was added to the message with the fingerprint f and the
-// text whole, nil if the file does not begin with it.
-func (s *Session) afterwards(p *pending, c taskdir.Content, f taskdir.Fingerprint, whole string) *taskdir.Pending {
+// stateRead is a state in which a file was read.
+type stateRead struct {
+	fp taskdir.Fingerprint
+	// text is that of the whole file, as far as the journals tell.
+	text string
+}
+
+// statesRead are the states in which the file with this fingerprint was read, the
+// first one first.
+func (s *Session) statesRead(fp taskdir.Fingerprint) (all []stateRead) {
+	for _, f := range s.st.fingerprints() {
+		if same, _ := f.SameFile(fp); !same {
+			continue
+		}
+		r := stateRead{fp: f, text: s.place().message(f)}
+		if n := len(all); n > 0 && int64(len(all[n-1].text)+len(r.text)) == f.Size {
+			r.text = all[n-1].text + r.text // What was added to a message is one of its own.
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// afterwards returns what was added to the file since that reading, nil if it does
+// not begin with what was read.
+func (s *Session) afterwards(p *pending, c taskdir.Content, r stateRead) *taskdir.Pending {
 	dir, err := s.openDir()
 	if err != nil {
 		return nil
 	}
 	var rest *taskdir.Pending
-	if int64(len(whole)) == f.Size && len(c.Text) > len(whole) {
-		if !earlierState(whole, c.Text[:len(whole)]) {
+	if n := len(r.text); int64(n) == r.fp.Size && len(c.Text) > n {
+		if !earlierState(r.text, c.Text[:n]) {
 			return nil
 		}
-		rest, err = dir.After(p.p, f.Size)
+		rest, err = dir.After(p.p, r.fp.Size)
 	} else {
-		rest, err = dir.Grown(p.p, f)
+		rest, err = dir.Grown(p.p, r.fp)
 	}
 	if err != nil || rest == nil || !rest.Addition() {
 		return nil

@@ -66,6 +66,7 @@ type info struct {
 	kind  kind
 	nlink uint64
 	dev   uint64
+	born  int64 // see Fingerprint; only where a file was read
 	Stat
 }
 

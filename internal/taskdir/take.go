@@ -56,6 +56,7 @@ type Content struct {
 	Stat     Stat   // of the whole file
 
 	whole string // hash of the whole file where the message is only its rest
+	born  int64  // see Fingerprint
 }
 
 // Fingerprint identifies one state of a file: what the journal keeps of it.
@@ -64,6 +65,9 @@ type Fingerprint struct {
 	Size   int64  `json:"size"`
 	Mtime  int64  `json:"mtime"` // nanoseconds since 1970
 	SHA256 string `json:"sha256"`
+	// Born is when the file was made, in nanoseconds since 1970; 0 where the file system
+	// does not say. It tells the file from a later one that has got its inode.
+	Born int64 `json:"born,omitempty"`
 }
 
 // Fingerprint returns the fingerprint of the whole file, also where the message
@@ -73,7 +77,22 @@ func (c Content) Fingerprint() Fingerprint {
 	if c.whole != "" {
 		hash = c.whole
 	}
-	return Fingerprint{Ino: c.Stat.Ino, Size: c.Stat.Size, Mtime: c.Stat.Mtime.UnixNano(), SHA256: hash}
+	return Fingerprint{Ino: c.Stat.Ino, Size: c.Stat.Size, Mtime: c.Stat.Mtime.UnixNano(), SHA256: hash, Born: c.born}
+}
+
+// SameFile says whether both are of one file, in whatever state, and whether that is
+// certain: where no time of birth is known, the file may be another with its inode.
+func (f Fingerprint) SameFile(o Fingerprint) (same, certain bool) {
+	if f.Born == 0 || o.Born == 0 {
+		return f.Ino == o.Ino, false
+	}
+	return f.Ino == o.Ino && f.Born == o.Born, true
+}
+
+// SameState says whether both are of one state of one file.
+func (f Fingerprint) SameState(o Fingerprint) bool {
+	same, _ := f.SameFile(o)
+	return same && f.Size == o.Size && f.Mtime == o.Mtime && f.SHA256 == o.SHA256
 }
 
 // Matches says whether a file with this Stat is, as far as can be told without
@@ -134,7 +153,7 @@ func (d *Dir) Read(p *Pending, now time.Time) (Content, error) {
 	if err != nil {
 		return Content{}, err
 	}
-	c := Content{Bytes: in.Size, SHA256: hash(data), Stat: in.Stat}
+	c := Content{Bytes: in.Size, SHA256: hash(data), Stat: in.Stat, born: in.born}
 	if p.from > 0 && p.from <= in.Size && hash(data[:p.from]) == p.prefix {
 		rest := data[p.from:]
 		c.whole, c.SHA256, c.Bytes = c.SHA256, hash(rest), int64(len(rest))
@@ -191,7 +210,7 @@ func (d *Dir) readWhole(p *Pending, now time.Time) ([]byte, info, error) {
 			return nil, info{}, d.notWhole(p, now, p.backoff())
 		}
 	}
-	after.Size = int64(len(data))
+	after.Size, after.born = int64(len(data)), bornAt(f)
 	p.seen, p.tries = after.Stat, 0
 	fault.Point("message.read")
 	return data, after, nil
