@@ -273,6 +273,17 @@ func (s *Session) inputRead(ctx context.Context, c taskdir.Content) error {
 	if s.phase != Idle && c.SHA256 == known.SHA256 && !c.Stat.Mtime.After(known.TakenAt) {
 		return nil
 	}
+	if s.phase != Idle && s.early[c.Stat.Ino] {
+		// A journal that cannot be read recognises nothing.
+		err := s.load()
+		if err != nil && !errors.Is(err, errDamaged) {
+			return err
+		}
+		if err == nil && s.inputCameBack(c) {
+			s.log().Info("input.txt came back, in an earlier state, after it was acted on; the later one is being worked on")
+			return nil
+		}
+	}
 	s.arrived = &arrival{file: taskdir.InputFile, content: c}
 	return s.happen(ctx, InputArrived)
 }

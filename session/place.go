@@ -193,9 +193,9 @@ func Known(stateDir string, except []string) (names []string, err error) {
 	return names, errors.Join(errs...)
 }
 
-// message returns the text of the message that was read with this fingerprint, ""
-// where no journal has it.
-func (p place) message(fp taskdir.Fingerprint) (text string) {
+// textRead returns the text of the file that was read with this fingerprint, "" where
+// no journal has it.
+func (p place) textRead(fp taskdir.Fingerprint) (text string) {
 	journals, err := filepath.Glob(filepath.Join(string(p), "session*.jsonl"))
 	if err != nil {
 		return ""
@@ -203,9 +203,14 @@ func (p place) message(fp taskdir.Fingerprint) (text string) {
 	for _, path := range journals {
 		_, _ = journal.Read(path, 0, func(_ int64, rec json.RawMessage) error {
 			var r struct {
+				Opened  *openedRecord  `json:"opened"`
 				Message *messageRecord `json:"message"`
 			}
-			if err := json.Unmarshal(rec, &r); err == nil && r.Message != nil && r.Message.Fingerprint == fp {
+			switch err := json.Unmarshal(rec, &r); {
+			case err != nil:
+			case r.Opened != nil && r.Opened.Fingerprint == fp:
+				text = r.Opened.Text
+			case r.Message != nil && r.Message.Fingerprint == fp:
 				text = r.Message.Text
 			}
 			return nil

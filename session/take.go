@@ -284,20 +284,26 @@ func (s *Session) cameBack(p *pending, c taskdir.Content) (known bool, rest *tas
 		return false, nil
 	}
 	for _, r := range slices.Backward(s.statesRead(fp)) {
-		// Of a write that was lost, the time may have been kept.
-		_, certain := r.fp.SameFile(fp)
-		switch {
-		case fp.Size > r.fp.Size:
-			if rest := s.afterwards(p, c, r); rest != nil {
-				return false, rest
-			}
-		case certain || fp.Mtime <= r.fp.Mtime:
-			if earlierState(r.text, c.Text) {
+		if fp.Size <= r.fp.Size {
+			// Of a write that was lost, the time may have been kept.
+			if _, certain := r.fp.SameFile(fp); (certain || r.covers(fp)) && earlierState(r.text, c.Text) {
 				return true, nil
 			}
+		} else if rest := s.afterwards(p, c, r); rest != nil {
+			return false, rest
 		}
 	}
 	return false, nil
+}
+
+// inputCameBack recognises an input.txt that was read before, or what a power failure
+// has left of one. A person may have written the same file anew, or cut it short, while
+// no daemon ran: then it is later than all that was read.
+func (s *Session) inputCameBack(c taskdir.Content) bool {
+	fp := c.Fingerprint()
+	return slices.ContainsFunc(s.statesRead(fp), func(r stateRead) bool {
+		return fp.SameState(r.fp) || fp.Size <= r.fp.Size && r.covers(fp) && earlierState(r.text, c.Text)
+	})
 }
 
 // stateRead is a state in which a file was read.
@@ -305,20 +311,30 @@ type stateRead struct {
 	fp taskdir.Fingerprint
 	// text is that of the whole file, as far as the journals tell.
 	text string
+	// latest is the highest time that the file was read with.
+	latest int64
 }
+
+// covers says that the file was not written to after it was last read.
+func (r stateRead) covers(fp taskdir.Fingerprint) bool { return fp.Mtime <= r.latest }
 
 // statesRead are the states in which the file with this fingerprint was read, the
 // first one first.
 func (s *Session) statesRead(fp taskdir.Fingerprint) (all []stateRead) {
+	latest := int64(0)
 	for _, f := range s.st.fingerprints() {
 		if same, _ := f.SameFile(fp); !same {
 			continue
 		}
-		r := stateRead{fp: f, text: s.place().message(f)}
+		r := stateRead{fp: f, text: s.place().textRead(f)}
 		if n := len(all); n > 0 && int64(len(all[n-1].text)+len(r.text)) == f.Size {
 			r.text = all[n-1].text + r.text // What was added to a message is one of its own.
 		}
+		latest = max(latest, f.Mtime)
 		all = append(all, r)
+	}
+	for i := range all {
+		all[i].latest = latest
 	}
 	return all
 }
@@ -348,12 +364,12 @@ func (s *Session) afterwards(p *pending, c taskdir.Content, r stateRead) *taskdi
 // earlierState reports whether text is how a file with the text whole may look after
 // a power failure: cut short, or with zeros for what had not reached the disk.
 func earlierState(whole, text string) bool {
-	text = strings.TrimRight(text, "\x00\uFFFD")
-	if text == "" || len(text) > len(whole) {
+	kept := strings.TrimRight(text, "\x00\uFFFD")
+	if text == "" || len(kept) > len(whole) {
 		return false
 	}
-	for i := range len(text) {
-		if text[i] != 0 && text[i] != whole[i] {
+	for i := range len(kept) {
+		if kept[i] != 0 && kept[i] != whole[i] {
 			return false
 		}
 	}

@@ -247,7 +247,7 @@ func (e *episode) checkInput(w written, ls []*life, newest int) {
 	switch {
 	case opened > 1:
 		e.book.violated(fmt.Sprintf("%s: started %d sessions", name, opened))
-	case opened == 0 && w.order == newest:
+	case opened == 0 && w.order == newest && w.durable:
 		e.book.violated(name + ": started nothing")
 	case opened == 0 && e.model.hasSeen(w.token):
 		e.book.violated(name + ": the model has seen it, no journal has it")

@@ -91,6 +91,12 @@ func (d *driver) input(tok, how string, write func() error) error {
 	return d.put(written{token: tok, task: d.name, file: taskdir.InputFile, how: how, durable: true}, write)
 }
 
+// durable decides whether a message is synced by its writer: where power fails, some
+// are and some are not.
+func (d *driver) durable(how string) bool {
+	return !d.e.losesPower() || how == "command line" || d.dice.IntN(3) > 0
+}
+
 // put writes, while the power is on, and keeps a record.
 func (d *driver) put(w written, write func() error) error {
 	d.e.power.RLock()
@@ -186,15 +192,17 @@ func (d *driver) inputAgain(ctx context.Context) error {
 	tok, text := d.message()
 	path := filepath.Join(d.dir, taskdir.InputFile)
 	how := []string{">", "rename", "command line"}[d.dice.IntN(3)]
-	err := d.input(tok, how, func() error {
+	w := written{token: tok, task: d.name, file: taskdir.InputFile, how: how, durable: d.durable(how)}
+	err := d.put(w, func() error {
 		switch how {
 		case ">":
-			if err := writeWhole(path, text, true); err != nil {
-				return err
+			err := writeWhole(path, text, w.durable)
+			if err == nil && w.durable {
+				err = syncDir(d.dir)
 			}
-			return syncDir(d.dir)
+			return err
 		case "rename":
-			return renameOnto(path, text, true)
+			return renameOnto(path, text, w.durable)
 		}
 		return taskdir.WriteInput(d.e.temp, d.name, text)
 	})
@@ -214,8 +222,7 @@ func (d *driver) send(file string) (string, error) {
 func (d *driver) sendAs(file, how string) (string, error) {
 	tok, text := d.message()
 	path := filepath.Join(d.dir, file)
-	// Where power fails, some messages are synced by their writer and some are not.
-	durable := !d.e.losesPower() || how == "command line" || d.dice.IntN(3) > 0
+	durable := d.durable(how)
 	w := written{token: tok, task: d.name, file: file, how: how, durable: durable}
 	return tok, d.put(w, func() error {
 		// Nobody else writes to this task, so that what is not there now cannot
