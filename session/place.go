@@ -193,12 +193,12 @@ func Known(stateDir string, except []string) (names []string, err error) {
 	return names, errors.Join(errs...)
 }
 
-// textRead returns the text of the file that was read with this fingerprint, "" where
-// no journal has it.
-func (p place) textRead(fp taskdir.Fingerprint) (text string) {
+// wasRead returns the text that was read when a file had this fingerprint, "" where no
+// journal has it, and the byte of the file at which it begins.
+func (p place) wasRead(fp taskdir.Fingerprint) (text string, from int64) {
 	journals, err := filepath.Glob(filepath.Join(string(p), "session*.jsonl"))
 	if err != nil {
-		return ""
+		return "", 0
 	}
 	for _, path := range journals {
 		_, _ = journal.Read(path, 0, func(_ int64, rec json.RawMessage) error {
@@ -209,14 +209,14 @@ func (p place) textRead(fp taskdir.Fingerprint) (text string) {
 			switch err := json.Unmarshal(rec, &r); {
 			case err != nil:
 			case r.Opened != nil && r.Opened.Fingerprint == fp:
-				text = r.Opened.Text
+				text, from = r.Opened.Text, 0
 			case r.Message != nil && r.Message.Fingerprint == fp:
-				text = r.Message.Text
+				text, from = r.Message.Text, fp.Size-r.Message.Bytes
 			}
 			return nil
 		})
 	}
-	return text
+	return text, from
 }
 
 // first returns the first record of the journal in use, nil where there is none.

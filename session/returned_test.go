@@ -112,6 +112,44 @@ func TestAdditionThatIsTakenBack(t *testing.T) {
 	}
 }
 
+// A power failure takes back the second of two messages that were read as one, and
+// somebody adds a third before the daemon is up again. Later the third is taken back too.
+func TestAdditionToAMessageThatWasTorn(t *testing.T) {
+	for _, added := range []string{"other\n", "mother\n", "something\nlonger\n"} {
+		d := heard(t, "two\nmore\n")
+		if !bytes.Contains(d.readJournal(), []byte(`"born"`)) {
+			t.Skip("this file system does not say when a file was made")
+		}
+		d.cfg.keep = time.Hour
+		if err := os.Rename(d.path("a", ".taken-1-reply.txt"), d.path("a", "reply.txt")); err != nil {
+			t.Fatal(err)
+		}
+		d.quiet("a", "reply.txt", "two\n"+added)
+		l := d.start("a", nil)
+		d.ended("a", "output2.txt")
+		l.end()
+		if text := d.read("a", "output2.txt"); !strings.Contains(text, "<"+added+">") {
+			t.Errorf("with %q added the next round is about\n%s", added, text)
+		}
+		for _, left := range []string{"two\n" + added, "two\n" + added[:3], "two\n"} {
+			files, _ := filepath.Glob(d.path("a", ".taken-*"))
+			if len(files) != 1 {
+				t.Fatalf("taken: %q", files)
+			}
+			if err := os.Rename(files[0], d.path("a", "reply.txt")); err != nil {
+				t.Fatal(err)
+			}
+			d.quiet("a", "reply.txt", left)
+			l = d.start("a", nil)
+			d.gone("a", "reply.txt")
+			l.end()
+			if st := d.status("a"); st.Round != 2 || st.State != taskdir.AwaitingReply {
+				t.Errorf("with %q left: round %d, %s", left, st.Round, st.State)
+			}
+		}
+	}
+}
+
 // A power failure takes back an input.txt that was written over an earlier one, and the
 // session that it has begun goes on.
 func TestInputThatCameBack(t *testing.T) {

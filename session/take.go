@@ -283,7 +283,8 @@ func (s *Session) cameBack(p *pending, c taskdir.Content) (known bool, rest *tas
 	if !s.early[fp.Ino] || p.p.Addition() {
 		return false, nil
 	}
-	for _, r := range slices.Backward(s.statesRead(fp)) {
+	states := s.statesRead(fp)
+	for _, r := range slices.Backward(states) {
 		if fp.Size <= r.fp.Size {
 			// Of a write that was lost, the time may have been kept.
 			if _, certain := r.fp.SameFile(fp); (certain || r.covers(fp)) && earlierState(r.text, c.Text) {
@@ -293,7 +294,31 @@ func (s *Session) cameBack(p *pending, c taskdir.Content) (known bool, rest *tas
 			return false, rest
 		}
 	}
-	return false, nil
+	return false, s.tornAndAdded(p, c, states)
+}
+
+// tornAndAdded returns what was added to a file that had lost a part of what was read
+// from it, nil if it is no such file. How long it was in between nobody knows: what it
+// has in common with what was read counts up to the end of a line.
+func (s *Session) tornAndAdded(p *pending, c taskdir.Content, states []stateRead) *taskdir.Pending {
+	if int64(len(c.Text)) != c.Stat.Size {
+		return nil // Its bytes are not those of the text.
+	}
+	lines := 0
+	for _, r := range states {
+		if _, certain := r.fp.SameFile(c.Fingerprint()); certain {
+			lines = max(lines, strings.LastIndexByte(c.Text[:common(r.text, c.Text)], '\n')+1)
+		}
+	}
+	dir, err := s.openDir()
+	if lines == 0 || err != nil {
+		return nil
+	}
+	rest, err := dir.After(p.p, int64(lines))
+	if err != nil {
+		return nil
+	}
+	return rest
 }
 
 // inputCameBack recognises an input.txt that was read before, or what a power failure
@@ -326,12 +351,12 @@ func (s *Session) statesRead(fp taskdir.Fingerprint) (all []stateRead) {
 		if same, _ := f.SameFile(fp); !same {
 			continue
 		}
-		r := stateRead{fp: f, text: s.place().textRead(f)}
-		if n := len(all); n > 0 && int64(len(all[n-1].text)+len(r.text)) == f.Size {
-			r.text = all[n-1].text + r.text // What was added to a message is one of its own.
+		text, from := s.place().wasRead(f)
+		if n := len(all); n > 0 && 0 < from && from <= int64(len(all[n-1].text)) {
+			text = all[n-1].text[:from] + text // What was added to a message is one of its own.
 		}
+		all = append(all, stateRead{fp: f, text: text})
 		latest = max(latest, f.Mtime)
-		all = append(all, r)
 	}
 	for i := range all {
 		all[i].latest = latest
@@ -365,15 +390,18 @@ func (s *Session) afterwards(p *pending, c taskdir.Content, r stateRead) *taskdi
 // a power failure: cut short, or with zeros for what had not reached the disk.
 func earlierState(whole, text string) bool {
 	kept := strings.TrimRight(text, "\x00\uFFFD")
-	if text == "" || len(kept) > len(whole) {
-		return false
-	}
-	for i := range len(kept) {
-		if kept[i] != 0 && kept[i] != whole[i] {
-			return false
+	return text != "" && common(whole, kept) == len(kept)
+}
+
+// common returns how far text goes along with whole, where zeros may stand for anything.
+func common(whole, text string) int {
+	most := min(len(whole), len(text))
+	for i := range most {
+		if text[i] != 0 && text[i] != whole[i] {
+			return i
 		}
 	}
-	return true
+	return most
 }
 
 func (s *Session) messageArrived(ctx context.Context, msg *messageRecord, mtime time.Time) error {
