@@ -17,8 +17,10 @@ type written struct {
 	durable bool
 	// shaky says that it took several tries, one of which may have left a part.
 	shaky bool
-	order int
-	at    time.Time
+	// refused says that it is too large to be taken.
+	refused bool
+	order   int
+	at      time.Time
 }
 
 // marked is a marker that was seen by somebody who watched.

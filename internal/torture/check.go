@@ -78,6 +78,13 @@ func (e *episode) check() {
 		e.checkFiles(task, ls)
 		e.checkConversation(task, ls)
 	}
+	for _, l := range e.checkRemoved() {
+		for _, m := range l.answers {
+			for _, c := range m.ToolCalls {
+				answers[c.ID] = m
+			}
+		}
+	}
 	e.checkChildren(perTask)
 	e.checkMessages(perTask)
 	e.checkTools(ledger, answers, results)
@@ -157,6 +164,10 @@ func (e *episode) checkMessages(perTask map[string][]*life) {
 		if w.file == taskdir.InputFile {
 			e.counts.Inputs++
 			e.checkInput(w, ls, newest[w.task])
+			continue
+		}
+		if w.refused {
+			e.checkRefused(w)
 			continue
 		}
 		e.counts.Messages++
@@ -255,6 +266,24 @@ func (e *episode) checkInput(w written, ls []*life, newest int) {
 		e.book.violated(fmt.Sprintf("%s: said %d times to the model", name, said))
 	case opened == 1 && said == 0 && w.order == newest:
 		e.book.violated(name + ": never said to the model")
+	}
+}
+
+// checkRefused: what is too large for anybody is kept for its writer.
+func (e *episode) checkRefused(w written) {
+	name := fmt.Sprintf("task %s, %s that is too large, %s", w.task, w.file, w.token)
+	if e.model.hasSeen(w.token) {
+		e.book.violated(name + ": said to the model")
+	}
+	paths, _ := filepath.Glob(filepath.Join(e.temp, w.task, refusedPrefix+"*"))
+	kept := 0
+	for _, path := range paths {
+		if data, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(data), w.token) {
+			kept++
+		}
+	}
+	if kept > 1 || kept == 0 && w.durable {
+		e.book.violated(fmt.Sprintf("%s: kept %d times", name, kept))
 	}
 }
 
@@ -392,6 +421,9 @@ func (e *episode) checkEvents(path string, bad func(string, ...any)) {
 	}
 }
 
+// refusedPrefix begins the name of a message that was refused.
+const refusedPrefix = ".refused-"
+
 func leftovers(dir string, bad func(string, ...any)) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -400,7 +432,11 @@ func leftovers(dir string, bad func(string, ...any)) {
 	}
 	for _, entry := range entries {
 		name := entry.Name()
-		if strings.HasPrefix(name, ".taken-") || strings.HasPrefix(name, ".refused-") || strings.HasPrefix(name, ".stray-") {
+		refused := false
+		if info, err := entry.Info(); err == nil && strings.HasPrefix(name, refusedPrefix) {
+			refused = info.Size() <= taskdir.MaxKeyInfo
+		}
+		if strings.HasPrefix(name, ".taken-") || refused || strings.HasPrefix(name, ".stray-") {
 			bad("%s is left behind", name)
 		}
 	}

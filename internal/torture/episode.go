@@ -233,6 +233,14 @@ func (e *episode) torture(ctx context.Context) error {
 			}
 		})
 	}
+	for i := range removedTasks {
+		d := newRemover(e, i)
+		drivers.Go(func() {
+			if err := d.work(ctx); err != nil && ctx.Err() == nil {
+				e.book.violated(err.Error())
+			}
+		})
+	}
 	go func() {
 		drivers.Wait()
 		close(finished)

@@ -100,7 +100,7 @@ func (m *model) answer(r *llmtest.Request) llmtest.Reply {
 		return m.withEcho(m.withEcho(reply, r, dice, 0), r, dice, 1)
 	case p < 80:
 		return m.withEcho(reply.Call("read_file", `{"path":"no-such-file"}`), r, dice, 1)
-	case p < 87 && slices.Contains(r.ToolNames(), "task"):
+	case p < 87 && slices.Contains(r.ToolNames(), "task") && !strings.Contains(r.FirstUser(), removedToken):
 		return m.withJobs(reply, r, dice)
 	}
 	return m.withEcho(reply, r, dice, 0)

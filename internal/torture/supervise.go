@@ -30,6 +30,9 @@ const pollEvery = 15 * time.Millisecond
 // errSettle says that a task did not come to rest.
 var errSettle = errors.New("did not come to rest")
 
+// errInTheWay says that a message which is too large stands where one was to be written.
+var errInTheWay = errors.New("a message that is too large is not taken yet")
+
 // work lives a task from its first input to its end.
 func (d *driver) work(ctx context.Context) error {
 	d.pause(ctx, 300)
@@ -107,6 +110,9 @@ func (d *driver) put(w written, write func() error) error {
 			d.e.book.wrote(w)
 			return nil
 		}
+		if errors.Is(err, errInTheWay) {
+			return err
+		}
 		w.shaky = true
 		// A full disk is the writer's own trouble: it tries again, as people do.
 		if d.e.disks == nil || try == 2000 {
@@ -141,6 +147,9 @@ func (d *driver) act(ctx context.Context) error {
 	case p < 72:
 		_, err := d.send(taskdir.KeyInfoFile)
 		d.pause(ctx, 60)
+		if errors.Is(err, errInTheWay) {
+			return nil
+		}
 		return err
 	case p < 80:
 		for range 2 + d.dice.IntN(4) {
@@ -157,6 +166,8 @@ func (d *driver) act(ctx context.Context) error {
 		return nil
 	case p < 93:
 		return d.inputAgain(ctx)
+	case p < 95:
+		return d.sendTooLarge()
 	}
 	d.pause(ctx, 300)
 	return ctx.Err()
@@ -225,6 +236,9 @@ func (d *driver) sendAs(file, how string) (string, error) {
 	durable := d.durable(how)
 	w := written{token: tok, task: d.name, file: file, how: how, durable: durable}
 	return tok, d.put(w, func() error {
+		if info, err := os.Lstat(path); err == nil && file == taskdir.KeyInfoFile && info.Size() > taskdir.MaxKeyInfo {
+			return errInTheWay
+		}
 		// Nobody else writes to this task, so that what is not there now cannot
 		// be overwritten by ">" or a rename.
 		if (how == ">" || how == "rename") && !missing(path) {
@@ -258,6 +272,18 @@ func (d *driver) sendAs(file, how string) (string, error) {
 		}
 		return nil
 	})
+}
+
+// sendTooLarge writes a message that will be refused.
+func (d *driver) sendTooLarge() error {
+	path := filepath.Join(d.dir, taskdir.KeyInfoFile)
+	if !missing(path) {
+		return nil
+	}
+	tok, text := d.message()
+	text += strings.Repeat("too much of it ", taskdir.MaxKeyInfo/15+1)
+	w := written{token: tok, task: d.name, file: taskdir.KeyInfoFile, how: "rename", durable: d.durable("rename"), refused: true}
+	return d.put(w, func() error { return renameOnto(path, text, w.durable) })
 }
 
 // finish brings the task to its end: all that was written is read, a last reply

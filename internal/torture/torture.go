@@ -56,7 +56,7 @@ var errViolated = errors.New("promises were broken")
 type tally struct {
 	Episodes, Kills, Crashes, Powers, Stops, Fulls int
 	Messages, Inputs, ToolRuns, Rounds, Subagents  int
-	Interrupted, Requests, Markers                 int
+	Interrupted, Requests, Markers, Removed        int
 	Violations                                     int
 }
 
@@ -75,14 +75,15 @@ func (c *tally) add(o tally) {
 	c.Interrupted += o.Interrupted
 	c.Requests += o.Requests
 	c.Markers += o.Markers
+	c.Removed += o.Removed
 	c.Violations += o.Violations
 }
 
 func (c tally) String() string {
 	return fmt.Sprintf("%d kills (%d at fault points, %d with power failure), %d orderly stops, %d disks filled; "+
-		"%d messages, %d inputs, %d rounds, %d subagents, %d requests, %d tool runs (%d announced as interrupted), %d markers seen; %d violations",
+		"%d messages, %d inputs, %d sessions removed, %d rounds, %d subagents, %d requests, %d tool runs (%d announced as interrupted), %d markers seen; %d violations",
 		c.Kills, c.Crashes, c.Powers, c.Stops, c.Fulls,
-		c.Messages, c.Inputs, c.Rounds, c.Subagents, c.Requests, c.ToolRuns, c.Interrupted, c.Markers, c.Violations)
+		c.Messages, c.Inputs, c.Removed, c.Rounds, c.Subagents, c.Requests, c.ToolRuns, c.Interrupted, c.Markers, c.Violations)
 }
 
 // kind is a way in which things go wrong.

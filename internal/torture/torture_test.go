@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gasupervisor/gasupervisor/internal/journal"
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/session"
 )
 
 // TestTorture is a bounded run, where GASUPERVISOR_INTERNAL_TORTURE says for how many seconds.
@@ -99,6 +101,77 @@ func TestCheckMessages(t *testing.T) {
 		e.book.wrote(written{token: a, task: "t0", file: taskdir.ReplyFile, durable: true})
 		e.book.wrote(written{token: b, task: "t0", file: taskdir.ReplyFile, durable: true})
 		e.checkMessages(map[string][]*life{"t0": c.lives})
+		expect(t, c.name, e.book.broken, c.want)
+	}
+}
+
+func TestCheckRefused(t *testing.T) {
+	const tok = "msg-t0-00001."
+	for _, c := range []struct {
+		name string
+		kept int
+		seen bool
+		want string
+	}{
+		{"well", 1, false, ""},
+		{"gone", 0, false, "kept 0 times"},
+		{"twice", 2, false, "kept 2 times"},
+		{"told", 1, true, "said to the model"},
+	} {
+		e := &episode{model: newModel(1, ""), temp: t.TempDir()}
+		if err := os.Mkdir(filepath.Join(e.temp, "t0"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i := range c.kept {
+			name := fmt.Sprintf("%s%d-_keyinfo", refusedPrefix, i)
+			if err := os.WriteFile(filepath.Join(e.temp, "t0", name), []byte(tok+" and more"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.model.seen[tok] = c.seen
+		e.checkRefused(written{token: tok, task: "t0", file: taskdir.KeyInfoFile, durable: true})
+		expect(t, c.name, e.book.broken, c.want)
+	}
+}
+
+func TestCheckRemoved(t *testing.T) {
+	opened := func(t *testing.T, e *episode, n int, tok string) {
+		t.Helper()
+		dir := filepath.Join(e.state, session.ArchivedName, fmt.Sprintf("%s.%d", journal.Place("r0"), n))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		j, err := journal.Create(filepath.Join(dir, "session.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		if _, err := j.Commit([]byte(`{"opened":{"session":1,"text":"` + tok + ` go"}}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		tokens []string
+		back   bool
+		want   string
+	}{
+		{"well", []string{"msg-r0-00001.", "msg-r0-00002."}, false, ""},
+		{"begun again", []string{"msg-r0-00001.", "msg-r0-00001."}, false, "began 2 sessions"},
+		{"made again", nil, true, "is there again"},
+	} {
+		e := &episode{temp: t.TempDir(), state: t.TempDir()}
+		for i, tok := range c.tokens {
+			opened(t, e, i+1, tok)
+		}
+		if c.back {
+			if err := os.Mkdir(filepath.Join(e.temp, "r0"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all := e.checkRemoved(); len(all) != len(c.tokens) {
+			t.Errorf("%s: %d sessions", c.name, len(all))
+		}
 		expect(t, c.name, e.book.broken, c.want)
 	}
 }
