@@ -424,3 +424,29 @@ func TestEarlierStateIsNoAddition(t *testing.T) {
 		}
 	}
 }
+
+// An inode says which file it is only until the file is deleted; its birth tells.
+func TestFingerprintOfAnotherFileWithTheInode(t *testing.T) {
+	f := Fingerprint{Ino: 7, Size: 4, Mtime: 100, SHA256: "a", Born: 50}
+	for _, c := range []struct {
+		name                         string
+		of                           func(*Fingerprint)
+		sameFile, certain, sameState bool
+	}{
+		{"the same", func(*Fingerprint) {}, true, true, true},
+		{"grown", func(o *Fingerprint) { o.Size, o.SHA256 = 9, "b" }, true, true, false},
+		{"another with its inode", func(o *Fingerprint) { o.Born = 60 }, false, true, false},
+		{"another with its time", func(o *Fingerprint) { o.Ino = 8 }, false, true, false},
+		{"no birth known", func(o *Fingerprint) { o.Born = 0 }, true, false, true},
+		{"no birth known, another inode", func(o *Fingerprint) { o.Born, o.Ino = 0, 8 }, false, false, false},
+	} {
+		o := f
+		c.of(&o)
+		if same, certain := f.SameFile(o); same != c.sameFile || certain != c.certain {
+			t.Errorf("%s: the same file %v, for certain %v", c.name, same, certain)
+		}
+		if got := f.SameState(o); got != c.sameState {
+			t.Errorf("%s: the same state %v", c.name, got)
+		}
+	}
+}
