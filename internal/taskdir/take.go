@@ -373,10 +373,19 @@ func (d *Dir) openUnlessLike(p *Pending, fp Fingerprint) (*os.File, info, error)
 }
 
 // SetAside renames a taken message that cannot be read, so that it is not tried
-// again: it is refused, not destroyed. It returns the new name.
+// again: it is refused, not destroyed, and durable where its writer is told that it
+// was kept. It returns the new name.
 func (d *Dir) SetAside(p *Pending) (string, error) {
 	if p.inPlace {
 		return "", pathError("set aside", d.join(p.file), fs.ErrInvalid)
+	}
+	if f, _, err := d.open(p.file, os.O_RDONLY); err == nil {
+		err = f.Sync()
+		f.Close()
+		// Windows syncs only what is open for writing.
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
+			return "", pathError("set aside", d.join(p.file), err)
+		}
 	}
 	name := refusedPrefix + p.file[len(takenPrefix):]
 	if err := d.h.rename(p.file, name); err != nil {
