@@ -273,19 +273,26 @@ func (s *Session) inputRead(ctx context.Context, c taskdir.Content) error {
 	if s.phase != Idle && c.SHA256 == known.SHA256 && !c.Stat.Mtime.After(known.TakenAt) {
 		return nil
 	}
-	if s.phase != Idle && s.early[c.Stat.Ino] {
-		// A journal that cannot be read recognises nothing.
-		err := s.load()
-		if err != nil && !errors.Is(err, errDamaged) {
-			return err
-		}
-		if err == nil && s.inputCameBack(c) {
-			s.log().Info("input.txt came back, in an earlier state, after it was acted on; the later one is being worked on")
-			return nil
-		}
+	if s.phase != Idle && !s.persistInput() {
+		return nil
 	}
 	s.arrived = &arrival{file: taskdir.InputFile, content: c}
 	return s.happen(ctx, InputArrived)
+}
+
+// persistInput makes an input.txt durable that takes the place of a session: were it
+// lost to a power failure, nothing would be left to be done. Where it reports false, it
+// is looked at again.
+func (s *Session) persistInput() bool {
+	dir, err := s.openDir()
+	if err == nil {
+		err = dir.Persist(taskdir.InputFile)
+	}
+	if err != nil {
+		s.seenInput = fileMark{}
+		s.lookLater(err)
+	}
+	return err == nil
 }
 
 // lookAtLateFiles starts a round over for a context.json or _history.json that

@@ -203,14 +203,9 @@ func (p place) wasRead(fp taskdir.Fingerprint) (text string, from int64) {
 	for _, path := range journals {
 		_, _ = journal.Read(path, 0, func(_ int64, rec json.RawMessage) error {
 			var r struct {
-				Opened  *openedRecord  `json:"opened"`
 				Message *messageRecord `json:"message"`
 			}
-			switch err := json.Unmarshal(rec, &r); {
-			case err != nil:
-			case r.Opened != nil && r.Opened.Fingerprint == fp:
-				text, from = r.Opened.Text, 0
-			case r.Message != nil && r.Message.Fingerprint == fp:
+			if err := json.Unmarshal(rec, &r); err == nil && r.Message != nil && r.Message.Fingerprint == fp {
 				text, from = r.Message.Text, fp.Size-r.Message.Bytes
 			}
 			return nil

@@ -87,7 +87,7 @@ func (s *state) settleStops(outcome string) {
 	}
 }
 
-// knows reports whether a file with this fingerprint was acted on before.
+// knows reports whether a message with this fingerprint was acted on before.
 func (s *state) knows(fp taskdir.Fingerprint) bool {
 	return slices.ContainsFunc(s.fingerprints(), fp.SameState)
 }
@@ -108,18 +108,18 @@ func (s *state) read(t taskdir.TakenFile) (fp taskdir.Fingerprint, ok bool) {
 	return fp, ok
 }
 
-// past are the files that the session after this one has to recognise.
+// past are the messages that the session after this one has to recognise.
 func (s *state) past() []pastMessage {
 	all := slices.Clone(s.Past)
 	for _, r := range s.Receipts {
-		if (r.Taken != 0 || r.File == taskdir.InputFile) && r.Fingerprint != (taskdir.Fingerprint{}) {
+		if r.Taken != 0 && r.Fingerprint != (taskdir.Fingerprint{}) {
 			all = append(all, pastMessage{Taken: r.Taken, File: r.File, Fingerprint: r.Fingerprint})
 		}
 	}
 	return all[max(0, len(all)-maxReceipts):]
 }
 
-// fingerprints are those of all files that are recognised.
+// fingerprints are those of all messages that are recognised.
 func (s *state) fingerprints() []taskdir.Fingerprint {
 	var all []taskdir.Fingerprint
 	for _, p := range s.past() {

@@ -59,9 +59,6 @@ type (
 		Text     string `json:"text"`
 		Encoding string `json:"encoding,omitempty"`
 		Bytes    int64  `json:"bytes"`
-		// Fingerprint recognises the input.txt should it come back after a power failure,
-		// in place of one that was written later.
-		Fingerprint taskdir.Fingerprint `json:"fingerprint,omitzero"`
 		// Refused is why the input could not be read: the round ends with it, before it
 		// costs anything.
 		Refused string `json:"refused,omitempty"`
@@ -99,7 +96,7 @@ type (
 		Left bool `json:"left,omitempty"`
 	}
 
-	// pastMessage is a file that an earlier session acted on. Taken is 0 for an input.txt.
+	// pastMessage is a control file that an earlier session acted on.
 	pastMessage struct {
 		Taken       uint64              `json:"taken"`
 		File        string              `json:"file"`

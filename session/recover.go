@@ -257,9 +257,6 @@ func (s *Session) firstLook(ctx context.Context, dir *taskdir.Dir, sight taskdir
 			s.early[m.stat.Ino] = true
 		}
 	}
-	if sight.Input != nil {
-		s.early[sight.Input.Ino] = true
-	}
 	if s.phase == Idle {
 		if err := s.firstSight(dir, sight); err != nil || s.phase == Idle {
 			return true, err

@@ -59,16 +59,6 @@ func (s *Session) tornAndAdded(p *pending, c taskdir.Content, states []stateRead
 	return rest
 }
 
-// inputCameBack recognises an input.txt that was read before, or what a power failure
-// has left of one. A person may have written the same file anew, or cut it short, while
-// no daemon ran: then it is later than all that was read.
-func (s *Session) inputCameBack(c taskdir.Content) bool {
-	fp := c.Fingerprint()
-	return slices.ContainsFunc(s.statesRead(fp), func(r stateRead) bool {
-		return fp.SameState(r.fp) || fp.Size <= r.fp.Size && r.covers(fp) && earlierState(r.text, c.Text)
-	})
-}
-
 // stateRead is a state in which a file was read.
 type stateRead struct {
 	fp taskdir.Fingerprint

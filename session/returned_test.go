@@ -150,52 +150,6 @@ func TestAdditionToAMessageThatWasTorn(t *testing.T) {
 	}
 }
 
-// A power failure takes back an input.txt that was written over an earlier one, and the
-// session that it has begun goes on.
-func TestInputThatCameBack(t *testing.T) {
-	for _, c := range []struct {
-		name, left string
-		after      time.Duration // the time of the second input
-		begins     bool
-	}{
-		{name: "the earlier one", left: "one\n"},
-		{name: "with the time of the later one", left: "one\n", after: time.Second},
-		{name: "cut short", left: "tw", after: time.Second},
-		{name: "zeros", left: "\x00\x00\x00", after: time.Second},
-		{name: "written anew by somebody", left: "one\n", after: time.Minute, begins: true},
-		{name: "something else", left: "three\n", after: time.Second, begins: true},
-	} {
-		d := newDesk(t, runnerFunc(func(ctx context.Context, in round.Input, emit round.Emit) round.Outcome {
-			return oneTurn(in, emit, "heard <"+in.Message+">")
-		}))
-		first := time.Now().Add(-time.Hour).Truncate(time.Second)
-		d.quiet("a", "input.txt", "one\n")
-		d.aged("a", "input.txt", first)
-		l := d.start("a", nil)
-		d.ended("a", "output.txt")
-		d.quiet("a", "input.txt", "two\n") // keeps the inode
-		d.aged("a", "input.txt", first.Add(time.Second))
-		l.Look()
-		d.ended("a", "old/1/output.txt")
-		d.until("rest", func() bool { st := d.status("a"); return st.Session == 2 && st.State == taskdir.AwaitingReply })
-		l.end()
-		d.quiet("a", "input.txt", c.left)
-		d.aged("a", "input.txt", first.Add(c.after))
-		d.put("a", "reply.txt", "well")
-		l = d.start("a", nil)
-		d.gone("a", "reply.txt")
-		want := 2
-		if c.begins {
-			want = 3
-		}
-		d.until(c.name+": rest", func() bool {
-			st := d.status("a")
-			return st.State == taskdir.AwaitingReply && st.Session == want && (c.begins || st.Round == 1)
-		})
-		l.end()
-	}
-}
-
 // What only looks like an earlier message is one of its own.
 func TestRepetitionIsAMessage(t *testing.T) {
 	d := heard(t, "go on\nplease\n")

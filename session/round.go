@@ -142,7 +142,7 @@ func (s *Session) openSession(ctx context.Context) error {
 	opened := &record{Opened: &openedRecord{
 		Version: formatVersion, Task: s.task, Session: before.Session + 1, Dir: dir.ID(),
 		Input: takenNow(c),
-		Text:  c.Text, Encoding: c.Encoding, Bytes: c.Bytes, Fingerprint: c.Fingerprint(), Refused: refused,
+		Text:  c.Text, Encoding: c.Encoding, Bytes: c.Bytes, Refused: refused,
 		Seq: s.nextSeq - 1, Past: past,
 	}}
 	if !switching {

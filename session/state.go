@@ -195,7 +195,6 @@ func (s *state) open(r *record, off int64) error {
 	}
 	s.addReceipt(Receipt{
 		File: taskdir.InputFile, TakenAt: r.At, Bytes: o.Bytes, SHA256: o.Input.SHA256, Encoding: o.Encoding, Outcome: outcome,
-		Fingerprint: o.Fingerprint,
 	})
 	return nil
 }

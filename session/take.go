@@ -201,6 +201,9 @@ func (s *Session) refuse(ctx context.Context, dir *taskdir.Dir, p *pending, caus
 // refuseInput begins a session with an input.txt that cannot be read. Its round ends
 // at once: whoever wrote the file waits for the end of an output.
 func (s *Session) refuseInput(ctx context.Context, dir *taskdir.Dir, cause error) error {
+	if s.phase != Idle && !s.persistInput() {
+		return nil
+	}
 	a := &arrival{file: taskdir.InputFile, refused: cause.Error() + "; correct that, and write input.txt again"}
 	if sight, err := dir.Look(); err == nil && sight.Input != nil {
 		a.content.Stat, a.content.Bytes = *sight.Input, sight.Input.Size

@@ -379,13 +379,8 @@ func (d *Dir) SetAside(p *Pending) (string, error) {
 	if p.inPlace {
 		return "", pathError("set aside", d.join(p.file), fs.ErrInvalid)
 	}
-	if f, _, err := d.open(p.file, os.O_RDONLY); err == nil {
-		err = f.Sync()
-		f.Close()
-		// Windows syncs only what is open for writing.
-		if err != nil && !errors.Is(err, fs.ErrPermission) {
-			return "", pathError("set aside", d.join(p.file), err)
-		}
+	if err := d.Persist(p.file); err != nil {
+		return "", err
 	}
 	name := refusedPrefix + p.file[len(takenPrefix):]
 	if err := d.h.rename(p.file, name); err != nil {
@@ -393,6 +388,27 @@ func (d *Dir) SetAside(p *Pending) (string, error) {
 	}
 	fault.Point("message.set_aside")
 	return name, nil
+}
+
+// Persist makes a file durable that somebody else has written, with its name. What
+// cannot be opened, or is no file, is left as it is.
+func (d *Dir) Persist(name string) error {
+	f, _, err := d.open(name, os.O_RDONLY)
+	if err != nil {
+		return nil
+	}
+	err = f.Sync()
+	f.Close()
+	if errors.Is(err, fs.ErrPermission) {
+		err = nil // Windows syncs only what is open for writing.
+	}
+	if err == nil {
+		err = d.h.sync()
+	}
+	if err != nil {
+		return pathError("sync", d.join(name), err)
+	}
+	return nil
 }
 
 // readBounded reads all of an open file of which in is the Stat, but no more
