@@ -425,6 +425,12 @@ func unrecorded(dir *taskdir.Dir, sight taskdir.Sight) bool {
 // have died between the journal and the marker, or the disk have been full.
 func (s *Session) repair(dir *taskdir.Dir, sight taskdir.Sight) error {
 	n := s.known().Round
+	if sight.Outputs > n+1 {
+		// Of a round that no journal knows: its message went with the power.
+		if err := dir.DiscardOutput(n + 1); err != nil {
+			return err
+		}
+	}
 	open := s.phase == Queued
 	if open {
 		n-- // The one before is over, if there is one.

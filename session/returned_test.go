@@ -150,6 +150,21 @@ func TestAdditionToAMessageThatWasTorn(t *testing.T) {
 	}
 }
 
+// A power failure takes the message of a round that nothing was shown of, and leaves its
+// empty output: nobody is to wait for the end of that.
+func TestOutputOfARoundThatNobodyKnows(t *testing.T) {
+	for text, there := range map[string]bool{"": false, "somebody's words": true} {
+		d := heard(t, "two\n")
+		d.quiet("a", "output2.txt", text)
+		l := d.start("a", nil)
+		d.gone("a", ".taken-1-reply.txt")
+		l.end()
+		if _, err := os.Lstat(d.path("a", "output2.txt")); (err == nil) != there {
+			t.Errorf("output2.txt with %q: %v", text, err)
+		}
+	}
+}
+
 // What only looks like an earlier message is one of its own.
 func TestRepetitionIsAMessage(t *testing.T) {
 	d := heard(t, "go on\nplease\n")

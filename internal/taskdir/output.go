@@ -2,8 +2,10 @@ package taskdir
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/gasupervisor/gasupervisor/internal/fault"
@@ -28,6 +30,19 @@ type appender interface {
 	io.Writer
 	Sync() error
 	Close() error
+}
+
+// DiscardOutput removes the output of a round if nothing was shown in it.
+func (d *Dir) DiscardOutput(round int) error {
+	name := OutputName(round)
+	in, err := d.h.lstat(name)
+	if err == nil && in.kind == regular && in.Size == 0 {
+		err = d.h.remove(name)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return pathError("discard", d.join(name), err)
+	}
+	return nil
 }
 
 // CreateOutput makes the output of a round, empty. Whatever has its name already
