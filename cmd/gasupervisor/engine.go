@@ -183,7 +183,7 @@ func (e *engine) sweep() {
 const tidyEvery = time.Hour
 
 // keepTidy packs away tasks that are long over, where the configuration says so, and
-// removes what tasks that are gone had for themselves.
+// removes what is left of tasks that are gone.
 func (e *engine) keepTidy(ctx context.Context) {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
@@ -196,6 +196,9 @@ func (e *engine) keepTidy(ctx context.Context) {
 			if err != nil && ctx.Err() == nil {
 				e.log.Error("some tasks cannot be packed away", "err", err)
 			}
+		}
+		if err := e.root.SweepRemoved(ctx); err != nil {
+			e.log.Warn("what an rm that was broken off has left cannot be removed", "err", err)
 		}
 		if err := e.confinement.sweep(e.config.StateDir); err != nil {
 			e.log.Warn("some private directories of tasks that are gone cannot be removed", "err", err)

@@ -131,10 +131,9 @@ type use struct {
 func calls() []use {
 	renames := []string{
 		"internal/atomicfile", // replaces files
-		"internal/taskdir",    // taking a message, putting aside and archiving are renames, of other programs' files
+		"internal/taskdir",    // taking a message, putting aside, archiving and removing are renames, of other programs' files
 		"session",             // the journal of an ended session gets another name, nothing is replaced
 		"internal/retention",  // a task to be packed is put out of sight first
-		command + "/rm.go",    // a task to be removed is put out of sight first
 		"internal/torture",    // it writes as all kinds of supervisors do
 	}
 	why := "a file that others read is replaced by internal/atomicfile alone, which syncs file and directory in the right order"
