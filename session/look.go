@@ -88,13 +88,34 @@ func (s *Session) lookOnce(ctx context.Context) error {
 		return err
 	}
 	for _, m := range messages(sight) {
-		if (s.phase == Awaiting || s.phase == Ended) && s.damagedBy() == "" && m.there() {
+		if !s.takes() {
+			return nil
+		}
+		if m.there() {
 			if err := s.take(ctx, dir, m.name); err != nil {
 				return err
 			}
 		}
+		for _, r := range sight.Refused {
+			if r.Name == m.name && s.answers(r) {
+				if err := s.takeRefused(ctx, dir, r); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	return nil
+}
+
+// takes reports whether a look takes messages, other than a _stop.
+func (s *Session) takes() bool {
+	return (s.phase == Awaiting || s.phase == Ended) && s.damagedBy() == ""
+}
+
+// answers reports whether a round is opened to say that something stands in place of a
+// message: whoever wrote it waits for that round's output.
+func (s *Session) answers(r taskdir.Refusal) bool {
+	return s.takes() && !r.Names && (r.Name == taskdir.ReplyFile || r.Name == taskdir.InterveneFile)
 }
 
 // sighted is a control file as a look saw it.
@@ -172,6 +193,9 @@ func (s *Session) complain(ctx context.Context, refused []taskdir.Refusal) error
 			continue
 		}
 		s.log().Warn("refused a file", "file", r.Name, "why", r.Why)
+		if s.answers(r) {
+			continue // The round that says so warns too.
+		}
 		if err := s.warn(ctx, r.Name+": "+r.Why); err != nil {
 			return err
 		}
