@@ -609,3 +609,44 @@ func TestRefusedContextDoesNotCountAsAbsent(t *testing.T) {
 		t.Errorf("got:\n%s\nwant %s", out, wants)
 	}
 }
+
+func TestThingsInPlaceOfAReply(t *testing.T) {
+	b := newBlocked()
+	d := newDesk(t, b)
+	d.put("a", "input.txt", "go")
+	d.start("a", nil)
+	<-b.began
+	// During a round it waits, as a reply does.
+	if err := os.Symlink("input.txt", d.path("a", "reply.txt")); err != nil {
+		t.Skip("no links here: ", err)
+	}
+	d.look("a")
+	d.until("the warning", func() bool { return strings.Contains(strings.Join(d.status("a").Warnings, "\n"), "reply.txt: it is") })
+	b.finish <- struct{}{}
+	d.ended("a", "output1.txt")
+	d.markers("a", "output.txt", "output1.txt")
+	if text := d.read("a", "output1.txt"); !strings.Contains(text, "it is a symbolic link") {
+		t.Errorf("the output does not say what is wrong:\n%s", text)
+	}
+	if to, err := os.Readlink(d.path("a", ".refused-1-reply.txt")); to != "input.txt" {
+		t.Errorf("the link was not kept: %q, %v", to, err)
+	}
+	d.state("a", taskdir.AwaitingReply, round.Failed)
+
+	// A file that is about to lose its other name is no refusal yet.
+	d.quiet("a", "draft", "go on")
+	if err := os.Link(d.path("a", "draft"), d.path("a", "reply.txt")); err != nil {
+		t.Fatal(err)
+	}
+	d.look("a")
+	d.until("the warning", func() bool { return strings.Contains(strings.Join(d.status("a").Warnings, "\n"), "2 names") })
+	if err := os.Remove(d.path("a", "draft")); err != nil {
+		t.Fatal(err)
+	}
+	d.look("a")
+	if in := <-b.began; in.Message != "go on" || in.Round != 2 {
+		t.Errorf("got %+v", in)
+	}
+	b.finish <- struct{}{}
+	d.ended("a", "output2.txt")
+}

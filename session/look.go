@@ -78,19 +78,44 @@ func (s *Session) lookOnce(ctx context.Context) error {
 	if err := s.lookAtStop(ctx, dir, sight.Stop); err != nil {
 		return err
 	}
-	if s.phase == Running && s.run.live() && s.run.failed == nil && s.st.Parent == "" {
-		if err := s.lookAtLateFiles(ctx, sight); err != nil {
-			return err
-		}
+	switch {
+	case s.phase == Running && s.run.live() && s.run.failed == nil && s.st.Parent == "":
+		err = s.lookAtLateFiles(ctx, sight)
+	case s.phase == Awaiting, s.phase == Ended:
+		err = s.lookAtFilesAtRest(ctx, sight)
+	}
+	if err != nil {
+		return err
 	}
 	for _, m := range messages(sight) {
-		if (s.phase == Awaiting || s.phase == Ended) && s.damagedBy() == "" && m.there() {
+		if !s.takes() {
+			return nil
+		}
+		if m.there() {
 			if err := s.take(ctx, dir, m.name); err != nil {
 				return err
 			}
 		}
+		for _, r := range sight.Refused {
+			if r.Name == m.name && s.answers(r) {
+				if err := s.takeRefused(ctx, dir, r); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	return nil
+}
+
+// takes reports whether a look takes messages, other than a _stop.
+func (s *Session) takes() bool {
+	return (s.phase == Awaiting || s.phase == Ended) && s.damagedBy() == ""
+}
+
+// answers reports whether a round is opened to say that something stands in place of a
+// message: whoever wrote it waits for that round's output.
+func (s *Session) answers(r taskdir.Refusal) bool {
+	return s.takes() && !r.Names && (r.Name == taskdir.ReplyFile || r.Name == taskdir.InterveneFile)
 }
 
 // sighted is a control file as a look saw it.
@@ -168,6 +193,9 @@ func (s *Session) complain(ctx context.Context, refused []taskdir.Refusal) error
 			continue
 		}
 		s.log().Warn("refused a file", "file", r.Name, "why", r.Why)
+		if s.answers(r) {
+			continue // The round that says so warns too.
+		}
 		if err := s.warn(ctx, r.Name+": "+r.Why); err != nil {
 			return err
 		}
@@ -295,13 +323,16 @@ func (s *Session) persistInput() bool {
 	return err == nil
 }
 
+// startFiles are the files that a session's first round begins with.
+func startFiles(s taskdir.Sight) [2]sighted {
+	return [2]sighted{{taskdir.ContextFile, s.Context}, {taskdir.ForkFile, s.History}}
+}
+
 // lookAtLateFiles starts a round over for a context.json or _history.json that
 // came before the first answer, and notes those that came later.
 func (s *Session) lookAtLateFiles(ctx context.Context, sight taskdir.Sight) error {
-	files := [2]sighted{{taskdir.ContextFile, sight.Context}, {taskdir.ForkFile, sight.History}}
-	marks := [2]fileMark{s.st.ContextMark, s.st.HistoryMark}
-	for i, f := range files {
-		if !f.there() || marks[i].sees(f.stat) {
+	for i, f := range startFiles(sight) {
+		if !f.there() || s.st.lateMarks()[i].sees(f.stat) {
 			continue
 		}
 		if s.st.Round == 0 && s.st.Answers == 0 {
@@ -312,14 +343,65 @@ func (s *Session) lookAtLateFiles(ctx context.Context, sight taskdir.Sight) erro
 			s.flush()
 			return s.happen(ctx, FilesArrived)
 		}
-		s.nextSeq++
-		if err := s.hold(&record{Message: &messageRecord{
-			Seq: s.nextSeq - 1, File: f.name, Outcome: outcomeLate, Bytes: f.stat.Size,
-			Fingerprint: taskdir.Fingerprint{Ino: f.stat.Ino, Size: f.stat.Size, Mtime: f.stat.Mtime.UnixNano()},
-		}}); err != nil {
+		if err := s.noteLate(f); err != nil {
 			return err
 		}
 		s.statusSoon()
 	}
 	return nil
+}
+
+// lookAtFilesAtRest notes a context.json and a _history.json that came while no round
+// ran, once each time that they are written. They are given lateAfter: what an
+// input.txt follows is not late, but for the session that this one begins, and what is
+// still being written is noted when it is whole.
+func (s *Session) lookAtFilesAtRest(ctx context.Context, sight taskdir.Sight) error {
+	known := s.known().Late
+	// Without a status.json a supervisor has moved the session's files away, and what
+	// it writes then belongs to its next input.txt.
+	if known == nil || !sight.HasStatus {
+		return nil
+	}
+	var came []sighted
+	var seen lateMarks
+	for i, f := range startFiles(sight) {
+		if f.there() && !known[i].sees(f.stat) {
+			came, seen[i] = append(came, f), lateMarkOf(f.stat)
+		}
+	}
+	if len(came) == 0 {
+		return nil
+	}
+	now := time.Now()
+	if seen != s.lateSeen {
+		s.lateSeen, s.lateDue = seen, now.Add(lateAfter)
+	}
+	if !due(s.lateDue, now) {
+		if s.lookDue.IsZero() || s.lateDue.Before(s.lookDue) {
+			s.lookDue = s.lateDue
+		}
+		return nil
+	}
+	if err := s.load(); err != nil || s.st == nil {
+		return err
+	}
+	for _, f := range came {
+		if err := s.noteLate(f); err != nil {
+			return err
+		}
+	}
+	if err := s.sync(ctx); err != nil {
+		return err
+	}
+	s.settleDown()
+	return nil
+}
+
+// noteLate gives a file that comes too late for this session its receipt.
+func (s *Session) noteLate(f sighted) error {
+	s.nextSeq++
+	return s.hold(&record{Message: &messageRecord{
+		Seq: s.nextSeq - 1, File: f.name, Outcome: outcomeLate, Bytes: f.stat.Size,
+		Fingerprint: taskdir.Fingerprint{Ino: f.stat.Ino, Size: f.stat.Size, Mtime: f.stat.Mtime.UnixNano()},
+	}})
 }

@@ -208,6 +208,19 @@ func (m fileMark) sees(s *taskdir.Stat) bool {
 	return s != nil && s.Size == m.Size && s.Mtime.UnixNano() == m.Mtime
 }
 
+// lateMarks recognise context.json and _history.json, with as little as a session that
+// waits can remember.
+type lateMarks [2]lateMark
+
+type lateMark struct {
+	Size  int64 `json:"size,omitempty"`
+	Mtime int64 `json:"mtime,omitempty"`
+}
+
+func lateMarkOf(s *taskdir.Stat) lateMark { return lateMark{s.Size, s.Mtime.UnixNano()} }
+
+func (m lateMark) sees(s *taskdir.Stat) bool { return s != nil && lateMarkOf(s) == m }
+
 // inputMark is the input.txt that the session works on.
 type inputMark struct {
 	fileMark
@@ -237,6 +250,10 @@ type Memo struct {
 	Deadline time.Time      `json:"deadline,omitzero"`
 	// From is the offset at which a full reading may begin.
 	From int64 `json:"from"`
+	// Late are the files of the session's first round, from which those that come too
+	// late for it differ. It is nil where none does, as they are yet to be read or never
+	// are, and in journals of earlier programs.
+	Late *lateMarks `json:"late,omitempty"`
 
 	// Adopted marks a session that another program ran, and Damaged one whose journal
 	// cannot be read, with the reason: there is nothing to load.

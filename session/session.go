@@ -120,6 +120,9 @@ const (
 	minimumWait = 30 * time.Second
 	// rightsWait is how long a file may be another user's before it is refused.
 	rightsWait = 5 * time.Second
+	// lateAfter is how long a context.json lies there before a session at rest says that
+	// it came too late.
+	lateAfter = time.Second
 	// longWait is after how long a file that is never whole is complained about.
 	longWait = 60 * time.Second
 	// maxCrashes ends a round that crashed the daemon this often without progress.
@@ -168,6 +171,10 @@ type Session struct {
 	nextSeq uint64
 	// seenInput is the input.txt that was found to be nothing new.
 	seenInput fileMark
+	// lateSeen are files that may be too late for a session at rest, which says so at
+	// lateDue.
+	lateSeen lateMarks
+	lateDue  time.Time
 	// arrived is what the happening in progress brought.
 	arrived *arrival
 	// said holds troubles that are not to be repeated, and complaints what was said of

@@ -471,7 +471,17 @@ func (s *state) outgrown(size int64) bool {
 
 // memo is what is kept while the session waits.
 func (s *state) memo() Memo {
-	return Memo{
+	m := Memo{
 		Session: s.Session, Round: s.Round, Phase: s.Phase, Dir: s.Dir, Input: s.Input, Seq: s.Seq, Deadline: s.Deadline, From: s.from,
 	}
+	// The round that a reply opens reads them where no model was asked with them yet.
+	if s.Parent == "" && s.Prepared != nil {
+		late := s.lateMarks()
+		m.Late = &late
+	}
+	return m
+}
+
+func (s *state) lateMarks() lateMarks {
+	return lateMarks{{s.ContextMark.Size, s.ContextMark.Mtime}, {s.HistoryMark.Size, s.HistoryMark.Mtime}}
 }

@@ -60,6 +60,28 @@ func (s *Session) take(ctx context.Context, dir *taskdir.Dir, name string) error
 	return s.tryPending(ctx, dir, &pending{p: p, file: name, seq: seq})
 }
 
+// takeRefused answers what stands in place of a message and is no file. One that
+// cannot be put out of the way is warned of, and gets no answer: it would get another
+// at every look.
+func (s *Session) takeRefused(ctx context.Context, dir *taskdir.Dir, r taskdir.Refusal) error {
+	if s.pendingIndex(r.Name) >= 0 {
+		return nil
+	}
+	p, err := dir.TakeRefused(r.Name, s.nextSeq)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrInvalid):
+		return nil // It is gone; what has come instead is seen by the look that it causes.
+	case errors.Is(err, fs.ErrExist):
+		s.nextSeq++
+		s.Look()
+		return nil
+	case err != nil:
+		return s.warn(ctx, r.Name+": "+r.Why)
+	}
+	s.nextSeq++
+	return s.tryPending(ctx, dir, &pending{p: p, file: r.Name, seq: s.nextSeq - 1})
+}
+
 func (s *Session) pendingIndex(name string) int {
 	return slices.IndexFunc(s.pending, func(p *pending) bool { return p.file == name })
 }

@@ -87,7 +87,7 @@ func newEngine(l *config.Loaded, stateDir string, log *slog.Logger) (*engine, er
 
 		Reserve:     perDay(c, accounts),
 		LearnWindow: models.learn,
-		Redact:      redact.New(c.Secrets()...),
+		Redact:      tools.keys,
 	})
 	sup := supervisor.New(supervisor.Config{
 		Session: session.Config{Root: root, StateDir: c.StateDir, Runner: runner, ReplyTimeout: c.ReplyTimeout, Alone: !c.Sandbox.Share,
@@ -183,7 +183,7 @@ func (e *engine) sweep() {
 const tidyEvery = time.Hour
 
 // keepTidy packs away tasks that are long over, where the configuration says so, and
-// removes what tasks that are gone had for themselves.
+// removes what is left of tasks that are gone.
 func (e *engine) keepTidy(ctx context.Context) {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
@@ -196,6 +196,9 @@ func (e *engine) keepTidy(ctx context.Context) {
 			if err != nil && ctx.Err() == nil {
 				e.log.Error("some tasks cannot be packed away", "err", err)
 			}
+		}
+		if err := e.root.SweepRemoved(ctx); err != nil {
+			e.log.Warn("what an rm that was broken off has left cannot be removed", "err", err)
 		}
 		if err := e.confinement.sweep(e.config.StateDir); err != nil {
 			e.log.Warn("some private directories of tasks that are gone cannot be removed", "err", err)
@@ -215,6 +218,8 @@ type toolbox struct {
 	config  *config.Config
 	lib     *library
 	environ []string
+	// keys stand nowhere in what an agent is told.
+	keys *redact.Replacer
 	// confinement is nil where commands are not confined.
 	confinement *confinement
 }
@@ -244,7 +249,7 @@ func newToolbox(l *config.Loaded, stateDir string, lib *library, log *slog.Logge
 	if confinement != nil {
 		ceiling.User = confinement.user
 	}
-	return &toolbox{ceiling: ceiling.Resolve(), config: c, lib: lib, environ: os.Environ(), confinement: confinement}, nil
+	return &toolbox{ceiling: ceiling.Resolve(), config: c, lib: lib, environ: os.Environ(), keys: redact.New(c.Secrets()...), confinement: confinement}, nil
 }
 
 // protected is what agents may read and never write: what the daemon is made of.
@@ -349,6 +354,7 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		Delegate:   req.Delegate,
 		Command:    allowed.commands,
 		ResultCap:  b.config.Agent.ToolResultCap,
+		Keys:       b.keys,
 	}, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == skill.Name }))
 	if err != nil {
 		return agent.Toolset{}, errors.Join(err, files.Close())
@@ -373,7 +379,7 @@ func (b *toolbox) grant(req agent.ToolRequest) (agent.Toolset, error) {
 		},
 		WorkDir:      policy.WorkDir,
 		Facts:        b.facts(policy, names),
-		Instructions: instructions(files, in.Settings.WorkDir),
+		Instructions: instructions(files, in.Settings.WorkDir, b.keys),
 		Environment:  environment,
 		Catalogue:    b.catalogue(req.Agent, names, skills),
 	}, nil
@@ -446,7 +452,7 @@ func keyVariables(c *config.Config) []string {
 const maxInstructions = 64 << 10
 
 // instructions is the AGENTS.md of a working directory that the task names.
-func instructions(files *sandbox.Files, workDir string) string {
+func instructions(files *sandbox.Files, workDir string, keys *redact.Replacer) string {
 	if workDir == "" {
 		return ""
 	}
@@ -458,6 +464,9 @@ func instructions(files *sandbox.Files, workDir string) string {
 	text, err := io.ReadAll(io.LimitReader(f, maxInstructions))
 	if err != nil {
 		return ""
+	}
+	if len(text) == maxInstructions {
+		return keys.CutEnd(string(text))
 	}
 	return string(text)
 }

@@ -1,10 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +26,12 @@ running is refused without --force.`,
 				return err
 			}
 			// All or none: a refusal should not leave half of it done.
+			var names []string
 			for _, name := range args {
+				if slices.Contains(names, name) {
+					continue
+				}
+				names = append(names, name)
 				v, err := lookAt(tempDir, name)
 				if err != nil {
 					return noTask(err, tempDir, name)
@@ -37,10 +41,14 @@ running is refused without --force.`,
 						hint: "stop it first (gasupervisor stop --end " + quoteName(name) + "), or use --force"}
 				}
 			}
-			for _, name := range args {
-				if err := removeTask(tempDir, name); err != nil {
+			for _, name := range names {
+				if err := taskdir.Remove(tempDir, name); err != nil {
 					return err
 				}
+			}
+			if err := sweepRemoved(cmd.Context(), tempDir); err != nil {
+				// It is in nobody's way, and the daemon tries again.
+				a.ui.warnf("what an earlier rm has left cannot be removed: %v", err)
 			}
 			return nil
 		},
@@ -49,15 +57,12 @@ running is refused without --force.`,
 	return cmd
 }
 
-// removeTask takes a task's directory away at once, under a name that nobody looks
-// at, and then deletes it: half of a task must never look like a new one.
-func removeTask(tempDir, name string) error {
-	aside := filepath.Join(tempDir, fmt.Sprintf(".removed-%016x", rand.Uint64()))
-	if err := os.Rename(taskdir.TaskPath(tempDir, name), aside); err != nil {
-		return fmt.Errorf("remove task: %w", err)
+// sweepRemoved finishes what an rm that was broken off has left.
+func sweepRemoved(ctx context.Context, tempDir string) error {
+	root, err := taskdir.OpenRoot(tempDir)
+	if err != nil {
+		return err
 	}
-	if err := os.RemoveAll(aside); err != nil {
-		return fmt.Errorf("remove task %s: %w", name, err)
-	}
-	return nil
+	defer root.Close()
+	return root.SweepRemoved(ctx)
 }

@@ -137,6 +137,7 @@ func (s *state) grantTools(context.Context) *round.Outcome {
 		return fail(kind, "%v", err)
 	}
 	s.tools = set
+	s.tools.Set = set.Set.Redacting(s.cfg.Redact)
 	return nil
 }
 

@@ -188,3 +188,30 @@ func TestAgentsAreToldOfTheirOwnTmp(t *testing.T) {
 	off.output("a", 0)
 	lacks(t, "the request without confinement", string(off.requests("the writer")[0].Body), told)
 }
+
+// A context.json that comes while a session waits has a receipt that says so, once,
+// also after a restart.
+func TestContextThatComesWhileTheSessionWaits(t *testing.T) {
+	t.Parallel()
+	d := start(t, done)
+	d.begin("a", "begin")
+	d.output("a", 0)
+	d.comes("a", taskdir.AwaitingReply)
+	d.sh(`echo '{"max_turns": 3}' > temp/a/context.json`)
+	late := func() (n int) {
+		for _, m := range d.status("a").Messages {
+			if m.File == "context.json" && strings.HasPrefix(string(m.Outcome), "too late for this session") {
+				n++
+			}
+		}
+		return n
+	}
+	d.until("the receipt", func() bool { return late() == 1 })
+	d.kill()
+	d.start()
+	d.sh(`echo note > temp/a/_keyinfo`)
+	d.until("the note is taken", func() bool { return len(d.status("a").Messages) == 3 })
+	if late() != 1 {
+		t.Errorf("receipts: %+v", d.status("a").Messages)
+	}
+}

@@ -32,6 +32,11 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		"blank reply":        {`echo > temp/a/reply.txt`, 1, "reply.txt holds nothing but white space"},
 		"too large reply":    {tooLarge + ` > temp/a/.r; mv temp/a/.r temp/a/reply.txt`, 1, "17000000 bytes are more than the limit"},
 		"large intervention": {tooLarge + ` > temp/a/.i; mv temp/a/.i temp/a/_intervene`, 1, "17000000 bytes are more than the limit"},
+		"link as reply":      {`echo x > x; ln -s ../../x temp/a/reply.txt`, 1, "it is a symbolic link"},
+		"dangling link":      {`ln -s nowhere temp/a/reply.txt`, 1, "it is a symbolic link"},
+		"pipe as reply":      {`mkfifo temp/a/reply.txt`, 1, "reply.txt: refused: "},
+		"directory as reply": {`mkdir -p temp/a/reply.txt/sub`, 1, "it is a directory"},
+		"link to intervene":  {`ln -s input.txt temp/a/_intervene`, 1, "it is a symbolic link"},
 		"blank intervention": {`echo > temp/a/_intervene`, 1, "_intervene holds nothing but white space"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,9 +120,9 @@ func TestThingsInPlaceOfFilesAreSaidOnce(t *testing.T) {
 	d.sh(`mkdir temp/unborn; ln -s ../x temp/unborn/context.json`)
 	d.begin("waits", "begin")
 	d.output("waits", 0)
-	d.sh(`ln -s ../x temp/waits/reply.txt`)
+	d.sh(`ln -s ../x temp/waits/_stop`)
 	d.until("the warning is in status.json", func() bool {
-		return slices.Contains(d.status("waits").Warnings, "reply.txt: it is a symbolic link")
+		return slices.Contains(d.status("waits").Warnings, "_stop: it is a symbolic link")
 	})
 	said := func(task, file string) int {
 		n := 0
@@ -136,13 +141,13 @@ func TestThingsInPlaceOfFilesAreSaidOnce(t *testing.T) {
 		}
 	}
 	looks("fence")
-	if a, b := said("waits", "reply.txt"), said("unborn", "context.json"); a != 1 || b != 1 {
+	if a, b := said("waits", "_stop"), said("unborn", "context.json"); a != 1 || b != 1 {
 		t.Errorf("the log speaks of the waiting task's file %d times, of the other's %d times, want once each", a, b)
 	}
 	// Another one is another.
-	d.sh(`for t in waits/reply.txt unborn/context.json; do ln -s ../y temp/.new; mv temp/.new temp/$t; done`)
+	d.sh(`for t in waits/_stop unborn/context.json; do ln -s ../y temp/.new; mv temp/.new temp/$t; done`)
 	looks("more")
-	if a, b := said("waits", "reply.txt"), said("unborn", "context.json"); a != 2 || b != 2 {
+	if a, b := said("waits", "_stop"), said("unborn", "context.json"); a != 2 || b != 2 {
 		t.Errorf("with new ones the log speaks of the waiting task's file %d times, of the other's %d times, want twice each", a, b)
 	}
 	if n := len(d.status("waits").Warnings); n != 1 {

@@ -27,8 +27,8 @@ func layers() []row {
 			why:   "the turn loop gets its input as values and its tools as a set, and touches no task directory"},
 		{pkg: "internal/tool/skill", may: []string{"internal/tool", "internal/llm", "internal/frontmatter", "internal/filecache", "internal/catalogue"},
 			why: "skills are files of the operator's, which agents read by name"},
-		{pkg: "internal/tool/builtin", may: []string{"internal/tool", "internal/llm", "internal/sandbox", "internal/sandbox/command", "internal/outline", "plan"},
-			why: "tools do what the policy lets them, and know nothing of who calls"},
+		{pkg: "internal/tool/builtin", may: []string{"internal/tool", "internal/llm", "internal/sandbox", "internal/sandbox/command", "internal/outline", "internal/redact", "plan"},
+			why: "tools do what the policy lets them, and know nothing of who calls. Who cuts a text has to know the keys: half of one is not found later"},
 		{pkg: "internal/llm/texttools", may: []string{"internal/llm"}, tests: []string{"internal/llm/llmtest", "internal/llm/openai"},
 			why: "an llm.Client that wraps another, whichever it is"},
 		{pkg: "internal/llm/pool", may: []string{"internal/llm"}, tests: []string{"internal/llm/llmtest", "internal/llm/openai"},
@@ -41,7 +41,8 @@ func layers() []row {
 			why: "conversations are messages, wherever these come from"},
 		{pkg: "internal/usage", may: []string{"internal/budget", "internal/llm", "internal/atomicfile"}, why: "it keeps account of what others spend, and stops nobody"},
 		{pkg: "internal/budget", may: []string{"internal/llm"}, why: "a limit on amounts, whoever spends them"},
-		{pkg: "internal/tool", may: []string{"internal/llm"}, why: "what a tool is, for those who have tools and those who call them"},
+		{pkg: "internal/tool", may: []string{"internal/llm", "internal/redact"},
+			why: "what a tool is, for those who have tools and those who call them. Who cuts a text has to know the keys: half of one is not found later"},
 		{pkg: "internal/taskdir", may: []string{"internal/round", "internal/atomicfile", "internal/fault"}, why: "it knows the protocol's files and not what they lead to"},
 		{pkg: "internal/journal", may: []string{"internal/atomicfile", "internal/fault"}, why: "a log of records, whatever they say"},
 		{pkg: "internal/round", may: []string{"internal/llm", "internal/spelling"}, why: "vocabulary, for all who run, record or show a round"},
@@ -131,10 +132,9 @@ type use struct {
 func calls() []use {
 	renames := []string{
 		"internal/atomicfile", // replaces files
-		"internal/taskdir",    // taking a message, putting aside and archiving are renames, of other programs' files
+		"internal/taskdir",    // taking a message, putting aside, archiving and removing are renames, of other programs' files
 		"session",             // the journal of an ended session gets another name, nothing is replaced
 		"internal/retention",  // a task to be packed is put out of sight first
-		command + "/rm.go",    // a task to be removed is put out of sight first
 		"internal/torture",    // it writes as all kinds of supervisors do
 	}
 	why := "a file that others read is replaced by internal/atomicfile alone, which syncs file and directory in the right order"

@@ -87,9 +87,50 @@ func (r *Replacer) in(s string) bool {
 	return false
 }
 
-// scan writes s to b without its keys and returns what it left over: an end that
-// may become a key with what follows. Where last is set nothing follows.
+// CutEnd returns the beginning of a text that was cut off behind s, without what may
+// be the beginning of a key there: half a key is no key to String. Whole keys stay.
+func (r *Replacer) CutEnd(s string) string {
+	if r == nil {
+		return s
+	}
+	return s[:len(s)-len(r.scan(nil, s, false))]
+}
+
+// CutStart returns the end of a text that was cut off before s, without what may be
+// the end of a key there. Whole keys stay.
+func (r *Replacer) CutStart(s string) string {
+	if r == nil {
+		return s
+	}
+	cut := 0
+	for _, k := range r.keys {
+		for n := min(len(k)-1, len(s)); n > cut; n-- {
+			if s[:n] == k[len(k)-n:] {
+				cut = n
+			}
+		}
+	}
+	// A whole key may begin in what is left out. Then it goes as a whole.
+	for again := cut > 0; again; {
+		again = false
+		for _, k := range r.keys {
+			from := max(cut-len(k)+1, 0)
+			if i := strings.Index(s[from:min(cut+len(k)-1, len(s))], k); i >= 0 {
+				cut, again = from+i+len(k), true
+			}
+		}
+	}
+	return s[cut:]
+}
+
+// scan writes s to b, if there is one, without its keys and returns what it left over:
+// an end that may become a key with what follows. Where last is set nothing follows.
 func (r *Replacer) scan(b *strings.Builder, s string, last bool) (rest string) {
+	write := func(s string) {
+		if b != nil {
+			b.WriteString(s)
+		}
+	}
 	from := 0
 scan:
 	for i := 0; i < len(s); {
@@ -101,20 +142,20 @@ scan:
 		for _, k := range r.keys {
 			switch {
 			case strings.HasPrefix(at, k):
-				b.WriteString(s[from:i])
-				b.WriteString(Mark)
+				write(s[from:i])
+				write(Mark)
 				i += len(k)
 				from = i
 				continue scan
 			case !last && strings.HasPrefix(k, at):
 				// Longer keys come first: a shorter one that fits has to wait for this one.
-				b.WriteString(s[from:i])
+				write(s[from:i])
 				return at
 			}
 		}
 		i++
 	}
-	b.WriteString(s[from:])
+	write(s[from:])
 	return ""
 }
 

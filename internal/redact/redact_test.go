@@ -97,6 +97,61 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
+// What is left of a text that was cut has no part of a key where it was cut.
+func TestCut(t *testing.T) {
+	r := New(key1, key2, key3)
+	for _, tc := range []struct{ name, in, end, start string }{
+		{"no key", "a plain word", "a plain word", "a plain word"},
+		{"the beginning of one", "is " + key1[:9], "is ", "is " + key1[:9]},
+		{"the end of one", key2[9:] + " was it", key2[9:] + " was it", " was it"},
+		{"a single byte", "is s", "is ", "is s"},
+		{"a whole one", "is " + key2 + ".", "is " + key2 + ".", "is " + key2 + "."},
+		{"one that another begins with", "is " + key1, "is ", "is " + key1},
+		{"a whole one, then a part", key2 + key2[:20], key2, key2 + key2[:20]},
+		{"a part, then a whole one", key2[20:] + key2, key2[20:] + key2, key2},
+		{"a key that repeats itself", key3 + ".", key3 + ".", "."},
+		{"a part that reaches into a whole one", "zz" + key3 + ".", "zz" + key3 + ".", "."},
+		{"nothing", "", "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := r.CutEnd(tc.in); got != tc.end {
+				t.Errorf("cut behind it: %q, want %q", got, tc.end)
+			}
+			if got := r.CutStart(tc.in); got != tc.start {
+				t.Errorf("cut before it: %q, want %q", got, tc.start)
+			}
+		})
+	}
+	if none := New(); none.CutEnd(key1[:9]) != key1[:9] || none.CutStart(key1[9:]) != key1[9:] {
+		t.Error("a nil replacer cuts")
+	}
+}
+
+func FuzzCut(f *testing.F) {
+	f.Add("text "+key1+" and "+key2+key3, key1, key2, uint(12))
+	f.Add(strings.Repeat("a", 60), strings.Repeat("a", 16), strings.Repeat("a", 20), uint(30))
+	f.Add("abababababababababababab", "abababababababab", "babababababababa", uint(9))
+	f.Fuzz(func(t *testing.T, text, a, b string, cut uint) {
+		r := New(a, b)
+		if r == nil {
+			return
+		}
+		at := int(cut % uint(len(text)+1))
+		end := r.CutEnd(text[:at])
+		if !strings.HasPrefix(r.String(text), r.String(end)) {
+			t.Fatalf("%q shows something else than the whole, %q", r.String(end), r.String(text))
+		}
+		start := len(text) - len(r.CutStart(text[at:]))
+		for _, k := range r.keys {
+			for i := range text {
+				if strings.HasPrefix(text[i:], k) && i < start && start < i+len(k) {
+					t.Fatalf("%q begins within the key %q", text[start:], k)
+				}
+			}
+		}
+	})
+}
+
 func TestShapes(t *testing.T) {
 	for _, tc := range []struct{ in, want string }{
 		{"no keys here, sk-short, and risk-assessment-of-the-whole-thing", "no keys here, sk-short, and risk-assessment-of-the-whole-thing"},

@@ -36,6 +36,8 @@ type Refusal struct {
 	Why  string
 	// Stat tells one such thing from the next of that name.
 	Stat Stat
+	// Names says that it is a file with several names, which may lose the others.
+	Names bool
 }
 
 // The names that a look examines. Their order is that of the fields of Sight.
@@ -143,7 +145,7 @@ func (s *Sight) examine(v view, present [seenNames]bool, last int) error {
 			return err
 		}
 		if why := in.why(); why != "" {
-			s.Refused = append(s.Refused, Refusal{Name: name, Why: why, Stat: in.Stat})
+			s.Refused = append(s.Refused, Refusal{Name: name, Why: why, Stat: in.Stat, Names: in.kind == regular})
 			continue
 		}
 		stats = append(stats, in.Stat)
@@ -170,7 +172,7 @@ func (s *Sight) examine(v view, present [seenNames]bool, last int) error {
 			return err
 		}
 		if why := in.why(); why != "" {
-			s.Refused = append(s.Refused, Refusal{Name: t.File, Why: why, Stat: in.Stat})
+			s.Refused = append(s.Refused, Refusal{Name: t.File, Why: why, Stat: in.Stat, Names: in.kind == regular})
 			continue
 		}
 		t.Stat = in.Stat

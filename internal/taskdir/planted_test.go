@@ -4,6 +4,7 @@ package taskdir
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -258,5 +259,31 @@ func TestPlantedLogs(t *testing.T) {
 				t.Errorf("the victim holds %q, %v", got, err)
 			}
 		})
+	}
+}
+
+func TestTakeRefused(t *testing.T) {
+	d := openTask(t)
+	mkfifo(t, d.join(ReplyFile))
+	p, err := d.TakeRefused(ReplyFile, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *RefusedError
+	if _, err := d.Read(p, time.Now()); !errors.As(err, &refused) {
+		t.Errorf("read: %v", err)
+	}
+	if name, err := d.SetAside(p); name != ".refused-3-reply.txt" || err != nil {
+		t.Errorf("set aside as %q, %v", name, err)
+	}
+	if _, err := d.TakeRefused(ReplyFile, 4); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("one that is gone: %v", err)
+	}
+	write(t, d, ReplyFile, "a message")
+	if _, err := d.TakeRefused(ReplyFile, 4); !errors.Is(err, fs.ErrInvalid) || look(t, d).Reply == nil {
+		t.Errorf("a message: %v", err)
+	}
+	if _, err := d.TakeRefused(InputFile, 4); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("what is never taken: %v", err)
 	}
 }

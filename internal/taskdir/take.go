@@ -120,6 +120,28 @@ func (d *Dir) Take(name string, seq uint64) (*Pending, error) {
 	if in.Size == 0 && name != StopFile {
 		return nil, fmt.Errorf("take %s: %w", d.join(name), ErrEmpty)
 	}
+	return d.claim(name, seq, in)
+}
+
+// TakeRefused takes what stands in place of a message and is no file, so that Read
+// answers *RefusedError and SetAside puts it out of the way. fs.ErrInvalid says that
+// it is a file by now, with whatever names: one may be about to lose the others.
+func (d *Dir) TakeRefused(name string, seq uint64) (*Pending, error) {
+	if !taken(name) {
+		return nil, pathError("take", d.join(name), fs.ErrInvalid)
+	}
+	in, err := d.h.lstat(name)
+	if err == nil && in.kind == regular {
+		err = fs.ErrInvalid
+	}
+	if err != nil {
+		return nil, pathError("take", d.join(name), err)
+	}
+	return d.claim(name, seq, in)
+}
+
+// claim renames a message, or what is in its place.
+func (d *Dir) claim(name string, seq uint64, in info) (*Pending, error) {
 	file := takenName(seq, name)
 	if err := d.h.rename(name, file); err != nil {
 		if isBusy(err) {

@@ -1,12 +1,10 @@
 package taskdir
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // unbornPrefix begins the name that a directory has before it is a task.
@@ -25,7 +23,7 @@ type Unborn struct {
 
 // Unborn makes a directory with an input.txt, under a name that is ignored.
 func (r *Root) Unborn(input string) (*Unborn, error) {
-	name := fmt.Sprintf("%s%016x", unbornPrefix, rand.Uint64())
+	name := newName(unbornPrefix)
 	path := filepath.Join(r.path, name)
 	if err := r.h.mkdir(name, 0o755); err != nil {
 		return nil, pathError("create", path, err)
@@ -81,33 +79,7 @@ func (u *Unborn) Publish(name string) error {
 
 // SweepUnborn removes what a process that died has left of directories that it had
 // not published. It is for the start of the daemon, which has the root for itself.
-func (r *Root) SweepUnborn() error {
-	// A handle of its own, since listing moves the offset that it shares.
-	h, err := openRoot(r.path)
-	if err != nil {
-		return pathError("list", r.path, err)
-	}
-	defer h.close()
-	var left []string
-	err = r.each(h, func(_ view, name []byte, k kind) {
-		if (k == directory || k == unknown) && isUnborn(string(name)) {
-			left = append(left, string(name))
-		}
-	})
-	if err != nil {
-		return pathError("list", r.path, err)
-	}
-	var errs []error
-	for _, name := range left {
-		errs = append(errs, os.RemoveAll(filepath.Join(r.path, name)))
-	}
-	return errors.Join(errs...)
-}
-
-func isUnborn(name string) bool {
-	hex, ok := strings.CutPrefix(name, unbornPrefix)
-	return ok && len(hex) == 16 && strings.Trim(hex, "0123456789abcdef") == ""
-}
+func (r *Root) SweepUnborn() error { return r.sweep(context.Background(), unbornPrefix) }
 
 // Discard removes the directory. After Publish it does nothing.
 func (u *Unborn) Discard() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 )
 
 // DefaultCap is the size in bytes of the largest result that a Set hands on
@@ -20,6 +21,7 @@ const DefaultCap = 64 << 10
 // made and may be used by many goroutines at once.
 type Set struct {
 	cap   int
+	keys  *redact.Replacer
 	names []string
 	tools map[string]Tool
 }
@@ -41,6 +43,14 @@ func NewSet(capBytes int, tools ...Tool) *Set {
 		s.names = append(s.names, name)
 	}
 	return s
+}
+
+// Redacting returns the same set with keys taken out of its results, before these are
+// cut: of a key that is cut in two nobody could tell what it was.
+func (s *Set) Redacting(keys *redact.Replacer) *Set {
+	clean := *s
+	clean.keys = keys
+	return &clean
 }
 
 // Specs returns what the model is told of the tools, in their order.
@@ -107,6 +117,7 @@ func (s *Set) refuse(name string) Result {
 
 // finish puts a result into the form that callers rely on.
 func (s *Set) finish(r Result) Result {
+	r.Text, r.Summary = s.keys.String(r.Text), s.keys.String(r.Summary)
 	r.Text = Cap(strings.ToValidUTF8(r.Text, "�"), s.cap)
 	if strings.TrimSpace(r.Text) == "" {
 		r.Text = "(no output)"

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 )
 
 // stub is a tool that answers with what its function says.
@@ -101,6 +102,20 @@ func TestDispatchResult(t *testing.T) {
 				t.Errorf("got %+v", r)
 			}
 		})
+	}
+}
+
+// A key that the cap would cut in two is taken out before.
+func TestDispatchKeys(t *testing.T) {
+	const key, limit = "Q1w2E3r4T5y6U7i8O9p0", 200
+	var in string
+	set := NewSet(limit, stub{name: "t", run: func(context.Context, Call) Result { return Result{Text: in, Summary: in} }}).Redacting(redact.New(key))
+	for at := range limit {
+		in = strings.Repeat(".", at) + key + strings.Repeat(".", limit-at)
+		r := set.Dispatch(context.Background(), llm.ToolCall{Name: "t"})
+		if len(r.Text) > limit || strings.ContainsAny(r.Text+r.Summary, "Qw3Tp") {
+			t.Fatalf("with the key at %d: %+v", at, r)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
@@ -50,6 +51,9 @@ type Env struct {
 	// it; tools end their results themselves below it, where they can say how to go
 	// on. 0 is tool.DefaultCap.
 	ResultCap int
+	// Keys are those that tools must not cut in two where they shorten a text. Whole
+	// ones are the tool.Set's business. Nil for none.
+	Keys *redact.Replacer
 }
 
 // CommandConfig says how commands run.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gasupervisor/gasupervisor/internal/outline"
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 )
@@ -31,7 +32,7 @@ func (e Env) codeDefinitions() tool.Tool {
 		required:   []string{"path"},
 		aliases:    map[string][]string{"path": pathAliases},
 		run: func(ctx context.Context, a *args) tool.Result {
-			return e.definitions(ctx, a.text("path"), &definitions{room: e.room()})
+			return e.definitions(ctx, a.text("path"), &definitions{room: e.room(), keys: e.Keys})
 		},
 	}
 }
@@ -39,6 +40,7 @@ func (e Env) codeDefinitions() tool.Tool {
 // definitions gathers what the files of one call define.
 type definitions struct {
 	room int
+	keys *redact.Replacer
 
 	files   []sourceFile
 	tooMany bool
@@ -172,7 +174,11 @@ func (l *definitions) list(depth int) string {
 		b.WriteString(f.name + "\n")
 		for _, d := range f.found {
 			if d.Depth <= depth {
-				fmt.Fprintf(&b, "%5d: %s%s\n", d.Line, strings.Repeat("  ", d.Depth), d.Text)
+				text := d.Text
+				if head, cut := strings.CutSuffix(text, "…"); cut {
+					text = l.keys.CutEnd(head) + "…"
+				}
+				fmt.Fprintf(&b, "%5d: %s%s\n", d.Line, strings.Repeat("  ", d.Depth), text)
 			}
 		}
 		if depth > 0 && b.Len() > 2*l.room {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 )
 
@@ -59,7 +60,7 @@ func (e Env) read(ctx context.Context, path string, start, count int) tool.Resul
 		return tool.Failure("%s is a binary file of %d bytes; look at it with a command that knows its format", shown, fi.Size())
 	}
 
-	p := part{start: start, room: e.room()}
+	p := part{start: start, room: e.room(), keys: e.Keys}
 	if err := p.read(ctx, f, t, count); ctx.Err() != nil {
 		return tool.Failure("reading %s was broken off: %v", shown, context.Cause(ctx))
 	} else if err != nil {
@@ -86,6 +87,7 @@ func (e Env) read(ctx context.Context, path string, start, count int) tool.Resul
 // part is what is shown of a file: lines from start on, in room bytes.
 type part struct {
 	start, room int
+	keys        *redact.Replacer
 
 	body strings.Builder
 	// last is the last line shown, 0 for none; cut is how many bytes of it are left out.
@@ -138,6 +140,10 @@ func (p *part) next(t *text) (full bool, err error) {
 	}
 	if p.body.Len() > 0 && p.body.Len()+len(line) > p.room {
 		return true, nil
+	}
+	if cut > 0 {
+		kept := len(p.keys.CutEnd(string(line)))
+		line, cut = line[:kept], cut+len(line)-kept
 	}
 	p.body.Write(line)
 	p.body.WriteByte('\n')

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 )
@@ -57,7 +58,7 @@ func (e Env) replace(path, old, repl string) tool.Result {
 	old, repl = lineEndsOf(content, old, repl)
 	switch n := strings.Count(content, old); {
 	case n == 0:
-		return tool.Failure("old does not stand in %s%s", shown, nearMiss(content, old))
+		return tool.Failure("old does not stand in %s%s", shown, nearMiss(content, old, e.Keys))
 	case n > 1:
 		return tool.Failure("old stands in %s %d times (lines %s); add lines around it until it stands there once",
 			shown, n, join(occurrences(content, old)))
@@ -136,7 +137,8 @@ func join(numbers []int) string {
 
 // nearMiss looks for what the model may have meant: the same lines with other
 // white space, or the place where the first or the last line of old stands.
-func nearMiss(content, old string) string {
+func nearMiss(content, old string, keys *redact.Replacer) string {
+	short := func(s string) string { return clip(keys.String(strings.ReplaceAll(s, "\r", "")), 2000) }
 	trimAll := func(lines []string) []string {
 		out := make([]string, len(lines))
 		for i, l := range lines {
@@ -158,7 +160,7 @@ func nearMiss(content, old string) string {
 	switch {
 	case len(at) == 1:
 		text := strings.Join(lines[at[0]:at[0]+len(want)], "\n")
-		return fmt.Sprintf(", but with other white space at line %d, as follows:\n%s", at[0]+1, clip(strings.ReplaceAll(text, "\r", ""), 2000))
+		return fmt.Sprintf(", but with other white space at line %d, as follows:\n%s", at[0]+1, short(text))
 	case len(at) > 1:
 		return fmt.Sprintf(", but with other white space at lines %s", join(plus1(at)))
 	}
@@ -175,7 +177,7 @@ func nearMiss(content, old string) string {
 			lo := max(0, near[0]-i)
 			hi := min(len(lines), lo+len(want))
 			return fmt.Sprintf("; line %d is the same as line %d of old, others differ. Lines %d-%d are:\n%s", near[0]+1, i+1, lo+1, hi,
-				clip(strings.ReplaceAll(strings.Join(lines[lo:hi], "\n"), "\r", ""), 2000))
+				short(strings.Join(lines[lo:hi], "\n")))
 		}
 	}
 	return "; read the file again, it may have changed"

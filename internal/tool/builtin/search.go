@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 )
@@ -40,7 +41,7 @@ func (e Env) searchFiles() tool.Tool {
 			if err != nil {
 				return tool.Failure("the regex is not valid: %v (RE2 syntax: no lookaround, no backreferences; escape ( [ { . * + ? | \\ to take them literally)", err)
 			}
-			s := &search{re: re, room: e.room()}
+			s := &search{re: re, room: e.room(), keys: e.Keys}
 			if glob != "" && glob != "*" {
 				if s.glob, err = compileGlob(glob); err != nil {
 					return tool.Failure("the file_pattern is not valid: %v", err)
@@ -56,6 +57,7 @@ type search struct {
 	re   *regexp.Regexp
 	glob *regexp.Regexp // nil: all files
 	room int
+	keys *redact.Replacer
 
 	body            strings.Builder
 	matches, files  int // matching lines, files with one
@@ -139,7 +141,7 @@ func (s *search) file(ctx context.Context, f *os.File, name string) error {
 		if at == nil {
 			continue
 		}
-		hit := fmt.Sprintf("%s:%d: %s\n", name, n, excerpt(string(line), at[0]))
+		hit := fmt.Sprintf("%s:%d: %s\n", name, n, s.excerpt(string(line), at[0], cut > 0))
 		if s.matches >= maxMatches || s.body.Len()+len(hit) > s.room {
 			s.stopped = true
 			return errEnough
@@ -179,6 +181,19 @@ func (s *search) result(shown string) tool.Result {
 		head += " (" + strings.Join(notes, "; ") + ")"
 	}
 	return tool.Result{Text: head + "\n" + s.body.String(), Summary: summary}
+}
+
+// excerpt returns what is around a match at from, without a part of a key. cut says
+// that the line goes on.
+func (s *search) excerpt(line string, from int, cut bool) string {
+	if cut {
+		line = s.keys.CutEnd(line)
+	}
+	clean := s.keys.String(line)
+	if clean != line {
+		from = len(s.keys.String(s.keys.CutEnd(line[:min(from, len(line))])))
+	}
+	return excerpt(clean, from)
 }
 
 // excerpt returns what is around a match at from, on whole characters.

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gasupervisor/gasupervisor/internal/redact"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
 )
@@ -80,7 +81,7 @@ func (e Env) command(ctx context.Context, line string, limit time.Duration) tool
 	if o.Survivors > 0 {
 		head += fmt.Sprintf("; %s could not be killed", processes(o.Survivors))
 	}
-	out := outputText(o.Output)
+	out := outputText(o.Output, e.Keys)
 	switch {
 	case out != "":
 		head += "\n" + out
@@ -99,13 +100,13 @@ func processes(n int) string {
 }
 
 // outputText makes text for a model of what a command printed.
-func outputText(o command.Output) string {
+func outputText(o command.Output, keys *redact.Replacer) string {
 	if o.Cut == 0 {
 		return tidy(decode(o.Head))
 	}
 	// Cut at line ends where there are any near: a character of an encoding with
 	// several bytes cannot be told from its second half.
-	head, tail := o.Head, o.Tail
+	head, tail := []byte(keys.CutEnd(string(o.Head))), []byte(keys.CutStart(string(o.Tail)))
 	if i := bytes.LastIndexByte(head, '\n'); i > len(head)/2 {
 		head = head[:i+1]
 	} else {
