@@ -87,6 +87,12 @@ func (s *Session) lookOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return s.takeMessages(ctx, dir, sight)
+}
+
+// takeMessages takes the messages that open a round or are remembered, while no round
+// runs, with what stands in place of one.
+func (s *Session) takeMessages(ctx context.Context, dir *taskdir.Dir, sight taskdir.Sight) error {
 	for _, m := range messages(sight) {
 		if !s.takes() {
 			return nil

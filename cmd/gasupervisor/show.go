@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 )
 
 func (a *app) showCommand() *cobra.Command {
@@ -86,19 +88,7 @@ func (a *app) show(v view, now time.Time) {
 	if st.Plan.Total > 0 {
 		line("plan", strings.TrimSuffix(fmt.Sprintf("%d of %d done: %s", st.Plan.Done, st.Plan.Total, st.Plan.Current), ": "))
 	}
-	u := st.Usage
-	line("usage", fmt.Sprintf("%d requests, %d tool calls, %d tokens in (%d cached), %d out", u.Requests, u.ToolCalls, u.InputTokens, u.CachedTokens, u.OutputTokens))
-	if u.UnreportedRequests > 0 {
-		line("", fmt.Sprintf("the usage of %d requests was not reported", u.UnreportedRequests))
-	}
-	if u.CostUSD != nil {
-		line("cost", fmt.Sprintf("$%.4f", *u.CostUSD))
-	} else if u.Requests > 0 {
-		line("cost", "unknown")
-	}
-	if u.ContextPercent != nil {
-		line("context", fmt.Sprintf("%.1f %% of %d tokens", *u.ContextPercent, *u.ContextWindow))
-	}
+	showUsage(line, st.Usage)
 	line("parent", string(st.Parent))
 	line("children", strings.Join(st.Children, ", "))
 	for _, w := range st.Warnings {
@@ -113,16 +103,37 @@ func (a *app) show(v view, now time.Time) {
 	if st.Error != nil {
 		line("error", st.Error.Kind+": "+st.Error.Message)
 	}
-	if len(st.Messages) > 0 {
-		a.ui.printf("\n")
-		rows := make([][]string, len(st.Messages))
-		for i, m := range st.Messages {
-			rows[i] = []string{m.File, m.TakenAt.Local().Format("15:04:05"), fmt.Sprint(m.Bytes), m.Encoding, fmt.Sprint(m.Round), string(m.Outcome)}
-		}
-		a.ui.table([]string{"MESSAGE", "TAKEN", "BYTES", "ENCODING", "ROUND", "OUTCOME"}, rows)
-	}
+	a.showMessages(st.Messages)
 	if st.Result != "" {
 		a.ui.printf("\n")
 		writeLine(a.ui.text(), string(st.Result))
 	}
+}
+
+func showUsage(line func(key, value string), u taskdir.Usage) {
+	line("usage", fmt.Sprintf("%d requests, %d tool calls, %d tokens in (%d cached), %d out", u.Requests, u.ToolCalls, u.InputTokens, u.CachedTokens, u.OutputTokens))
+	if u.UnreportedRequests > 0 {
+		line("", fmt.Sprintf("the usage of %d requests was not reported", u.UnreportedRequests))
+	}
+	if u.CostUSD != nil {
+		line("cost", fmt.Sprintf("$%.4f", *u.CostUSD))
+	} else if u.Requests > 0 {
+		line("cost", "unknown")
+	}
+	if u.ContextPercent != nil {
+		line("context", fmt.Sprintf("%.1f %% of %d tokens", *u.ContextPercent, *u.ContextWindow))
+	}
+}
+
+// showMessages lists what became of the files that were written to a task.
+func (a *app) showMessages(messages []taskdir.Message) {
+	if len(messages) == 0 {
+		return
+	}
+	a.ui.printf("\n")
+	rows := make([][]string, len(messages))
+	for i, m := range messages {
+		rows[i] = []string{m.File, m.TakenAt.Local().Format("15:04:05"), fmt.Sprint(m.Bytes), m.Encoding, fmt.Sprint(m.Round), string(m.Outcome)}
+	}
+	a.ui.table([]string{"MESSAGE", "TAKEN", "BYTES", "ENCODING", "ROUND", "OUTCOME"}, rows)
 }

@@ -27,11 +27,8 @@ const (
 // read. When ctx ends it kills the command at once. An error means that it was
 // not started. It may be called by many goroutines at once.
 func Run(ctx context.Context, c Command) (Outcome, error) {
-	shell, err := findShell()
+	cmd, mark, err := shellCommand(c)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("start command: %w", err)
-	}
-	if err := checkDir(c.Dir); err != nil {
 		return Outcome{}, fmt.Errorf("start command: %w", err)
 	}
 	out, in, err := os.Pipe()
@@ -39,18 +36,11 @@ func Run(ctx context.Context, c Command) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("start command: %w", err)
 	}
 	defer out.Close()
-	mark := Mark + "=" + rand.Text()
-	cmd := exec.Command(shell, "-c", c.Line)
-	cmd.Dir = c.Dir
-	cmd.Env = append(c.Env[:len(c.Env):len(c.Env)], mark)
 	cmd.Stdout, cmd.Stderr = in, in
-	cmd.SysProcAttr = leader()
-	confined := &Confinement{Started: func(err error) error { return err }, Ended: func() Report { return Report{} }}
-	if c.Confine != nil {
-		if confined, err = c.Confine(cmd); err != nil {
-			in.Close()
-			return Outcome{}, fmt.Errorf("confine command: %w", err)
-		}
+	confined, err := confine(c, cmd)
+	if err != nil {
+		in.Close()
+		return Outcome{}, fmt.Errorf("confine command: %w", err)
 	}
 
 	begun := time.Now()
@@ -72,54 +62,62 @@ func Run(ctx context.Context, c Command) (Outcome, error) {
 		io.CopyBuffer(struct{ io.Writer }{kept}, struct{ io.Reader }{out}, make([]byte, 32<<10))
 	}()
 
-	var timeUp <-chan time.Time
-	if c.Timeout > 0 {
-		t := time.NewTimer(c.Timeout)
-		defer t.Stop()
-		timeUp = t.C
-	}
-	o := Outcome{}
-	select {
-	case <-p.exited:
-		await(ctx, drained, linger)
-	case <-timeUp:
-		o.End = TimedOut
-	case <-ctx.Done():
-		o.End = Cancelled
-	}
+	o := Outcome{End: p.watch(ctx, c.Timeout, drained)}
 	o.Took = time.Since(begun)
-
 	if confined.Whole {
 		cmd.Process.Kill()
 	} else {
 		o.Left, o.Survivors = killAll(cmd.Process.Pid, began, mark)
 	}
-	if await(context.Background(), p.exited, killPatience) {
-		close(p.release)
-		<-p.reaped
-		o.Exit = exitCode(cmd.ProcessState)
-	} else {
-		// Stuck in the kernel: it is reaped whenever it comes back.
-		close(p.release)
-		o.Exit = 128 + int(syscall.SIGKILL)
-	}
+	o.Exit = p.bury()
 	if !await(context.Background(), drained, drainPatience) {
 		// Someone who could not be killed holds the output open.
 		out.SetReadDeadline(time.Now())
 		<-drained
 	}
 	o.Output = kept.output()
-	report := confined.Ended()
-	o.Left += report.Left
-	if o.End == Exited {
-		if report.Err != nil {
-			return Outcome{}, fmt.Errorf("confine command: %w", report.Err)
-		}
-		if report.Limit != "" {
-			o.End, o.Limit = Limited, report.Limit
-		}
+	err = o.add(confined.Ended())
+	return o, err
+}
+
+// shellCommand is the shell that runs c, and the variable in its environment by which
+// what it starts is recognised.
+func shellCommand(c Command) (cmd *exec.Cmd, mark string, err error) {
+	shell, err := findShell()
+	if err != nil {
+		return nil, "", err
 	}
-	return o, nil
+	if err := checkDir(c.Dir); err != nil {
+		return nil, "", err
+	}
+	mark = Mark + "=" + rand.Text()
+	cmd = exec.Command(shell, "-c", c.Line)
+	cmd.Dir = c.Dir
+	cmd.Env = append(c.Env[:len(c.Env):len(c.Env)], mark)
+	cmd.SysProcAttr = leader()
+	return cmd, mark, nil
+}
+
+// confine has the command confined, if it is to be.
+func confine(c Command, cmd *exec.Cmd) (*Confinement, error) {
+	if c.Confine == nil {
+		return &Confinement{Started: func(err error) error { return err }, Ended: func() Report { return Report{} }}, nil
+	}
+	return c.Confine(cmd)
+}
+
+// add adds what the confinement tells of a command that is over.
+func (o *Outcome) add(r Report) error {
+	o.Left += r.Left
+	switch {
+	case o.End != Exited:
+	case r.Err != nil:
+		*o = Outcome{}
+		return fmt.Errorf("confine command: %w", r.Err)
+	case r.Limit != "":
+		o.End, o.Limit = Limited, r.Limit
+	}
+	return nil
 }
 
 // process is a started shell and the goroutine that waits for it.
@@ -155,6 +153,37 @@ func launch(cmd *exec.Cmd) *process {
 		}
 	}()
 	return p
+}
+
+// watch waits until the shell is dead and its output read, or for the end of its time.
+func (p *process) watch(ctx context.Context, timeout time.Duration, drained <-chan struct{}) End {
+	var timeUp <-chan time.Time
+	if timeout > 0 {
+		t := time.NewTimer(timeout)
+		defer t.Stop()
+		timeUp = t.C
+	}
+	select {
+	case <-p.exited:
+		await(ctx, drained, linger)
+		return Exited
+	case <-timeUp:
+		return TimedOut
+	case <-ctx.Done():
+		return Cancelled
+	}
+}
+
+// bury reaps a shell that was killed, or has ended, and returns its exit code.
+func (p *process) bury() int {
+	dead := await(context.Background(), p.exited, killPatience)
+	close(p.release)
+	if !dead {
+		// Stuck in the kernel: it is reaped whenever it comes back.
+		return 128 + int(syscall.SIGKILL)
+	}
+	<-p.reaped
+	return exitCode(p.cmd.ProcessState)
 }
 
 // kill ends a process that has not got to run anything yet.
