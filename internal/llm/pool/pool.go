@@ -140,24 +140,19 @@ func (l *LLM) Complete(ctx context.Context, req llm.Request, onDelta func(llm.De
 // run is Complete; shown says that text of a failed answer was streamed last.
 func (l *LLM) run(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (_ llm.Response, shown bool, _ error) {
 	var (
-		spent    llm.Usage
-		giveUp   = time.Now().Add(l.cfg.MaxWait)
-		ticket   = l.gate.ticket()
-		attempts int
-		failures int // without rate limits
-		limits   int
-		tooLong  int
-		wait     = &teller{onDelta: onDelta}
+		spent llm.Usage
+		t     = tries{ticket: l.gate.ticket(), giveUp: time.Now().Add(l.cfg.MaxWait)}
+		wait  = &teller{onDelta: onDelta}
 	)
 	defer wait.over()
 	for {
-		resp, text, err := l.attempt(ctx, ticket, giveUp, req, onDelta, wait)
+		resp, text, err := l.attempt(ctx, t.ticket, t.giveUp, req, onDelta, wait)
 		spent = spent.Add(resp.Spent)
 		resp.Spent, resp.LLM = spent, l.cfg.Name
 		if err == nil {
 			l.setDown(0)
-			if attempts > 0 {
-				l.cfg.Log.Info("LLM answered", "attempts", attempts+1)
+			if t.attempts > 0 {
+				l.cfg.Log.Info("LLM answered", "attempts", t.attempts+1)
 			}
 			return resp, false, nil
 		}
@@ -166,37 +161,15 @@ func (l *LLM) run(ctx context.Context, req llm.Request, onDelta func(llm.Delta))
 		if ctx.Err() != nil || !errors.As(err, &e) {
 			return failed, text, err
 		}
-		attempts++
-		if attempts == 1 {
-			giveUp = time.Now().Add(l.cfg.MaxWait)
+		t.attempts++
+		if t.attempts == 1 {
+			t.giveUp = time.Now().Add(l.cfg.MaxWait)
 		}
 		told := *e
-		told.LLM, told.Attempts = l.cfg.Name, attempts
+		told.LLM, told.Attempts = l.cfg.Name, t.attempts
 		e = &told
-		if e.Kind.Final() {
-			if e.Kind == llm.KindAuth || e.Kind == llm.KindQuota {
-				l.setDown(downFinal)
-			}
-			return failed, text, e
-		}
-		if e.Kind == llm.KindTooLong {
-			if tooLong++; tooLong >= maxTooLong {
-				return failed, text, e
-			}
-		}
-		var pause time.Duration
-		if e.Kind == llm.KindRateLimit {
-			// The gate holds everybody up as long as the provider asked for.
-			if limits++; limits >= keepsPlace {
-				ticket = l.gate.ticket()
-			}
-			pause = l.gate.pauseLeft()
-		} else {
-			failures++
-			pause = l.delay(failures, e.RetryAfter)
-		}
-		if failures >= l.cfg.Attempts || limits >= l.cfg.Attempts*limitFactor || time.Now().Add(pause).After(giveUp) {
-			l.setDown(downTransient)
+		pause, again := l.again(&t, e)
+		if !again {
 			return failed, text, e
 		}
 		l.cfg.Log.Warn("LLM failed, asked again", "error", e, "wait", pause)
@@ -204,13 +177,55 @@ func (l *LLM) run(ctx context.Context, req llm.Request, onDelta func(llm.Delta))
 			onDelta(llm.Delta{Restarted: e})
 		}
 		if e.Kind == llm.KindRateLimit {
-			continue
+			continue // the gate makes it wait, and tells of it
 		}
 		wait.begin(time.Now().Add(pause), e.Error())
 		if err := sleep(ctx, pause); err != nil {
 			return failed, false, fmt.Errorf("wait for LLM %s: %w", l.cfg.Name, err)
 		}
 	}
+}
+
+// tries is what one request has cost so far in attempts.
+type tries struct {
+	ticket   uint64    // its place at the gate
+	giveUp   time.Time // no attempt begins after it
+	attempts int
+	failures int // without rate limits
+	limits   int
+	tooLong  int
+}
+
+// again counts a failure and says whether the request is made again, and after
+// which pause. An LLM that is given up on is passed over for a while, unless the
+// failure was the request's own.
+func (l *LLM) again(t *tries, e *llm.Error) (pause time.Duration, again bool) {
+	if e.Kind.Final() {
+		if e.Kind == llm.KindAuth || e.Kind == llm.KindQuota {
+			l.setDown(downFinal)
+		}
+		return 0, false
+	}
+	if e.Kind == llm.KindTooLong {
+		if t.tooLong++; t.tooLong >= maxTooLong {
+			return 0, false
+		}
+	}
+	if e.Kind == llm.KindRateLimit {
+		// The gate holds everybody up as long as the provider asked for.
+		if t.limits++; t.limits >= keepsPlace {
+			t.ticket = l.gate.ticket()
+		}
+		pause = l.gate.pauseLeft()
+	} else {
+		t.failures++
+		pause = l.delay(t.failures, e.RetryAfter)
+	}
+	if t.failures >= l.cfg.Attempts || t.limits >= l.cfg.Attempts*limitFactor || time.Now().Add(pause).After(t.giveUp) {
+		l.setDown(downTransient)
+		return 0, false
+	}
+	return pause, true
 }
 
 // teller tells whoever watches an answer what its request waits for.
