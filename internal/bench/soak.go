@@ -127,83 +127,113 @@ func (s *soak) live(ctx context.Context, task string) {
 	}
 }
 
+// task is one task from its input to its removal. Of a hundred, ten are stopped,
+// ten are steered, thirty get replies, ten are forked, and the others have one round.
 func (s *soak) task(ctx context.Context, task string) error {
 	kind := rand.IntN(100)
 	slowly := ""
 	if kind < 20 {
 		slowly = ", slowly"
 	}
-	n := 0
-	message := func() string { n++; return fmt.Sprintf("number<%s %d>", task, n) }
-	first := message()
+	t := &talk{soak: s, task: task}
+	first := t.message()
 	begun := time.Now()
 	if err := s.d.begin(task, first+slowly); err != nil {
 		return err
 	}
 	s.count("tasks")
-	rounds := 1
-	// say writes a message and wants its answer in the next round's output.
-	say := func(file, text string) error {
-		begun := time.Now()
-		if err := s.d.put(task, file, text); err != nil {
-			return err
-		}
-		rounds++
-		return s.answered(ctx, task, rounds-1, text, begun)
+	var err error
+	switch {
+	case kind < 10:
+		err = t.stopped(ctx)
+	case kind < 20:
+		err = t.steered(ctx, first)
+	default:
+		err = s.answered(ctx, task, 0, first, begun)
+	}
+	if err != nil {
+		return err
 	}
 	switch {
-	case kind < 10: // is stopped
-		if err := s.until(ctx, "the model streams", func() bool { return s.holds(task, 0, "I think") }); err != nil {
-			return err
-		}
-		if err := s.d.put(task, taskdir.StopFile, ""); err != nil {
-			return err
-		}
-		s.count("stops")
-		if err := s.until(ctx, "the stopped round is over", func() bool { return ends(s.output(task, 0)) }); err != nil {
-			return err
-		}
-		if err := say(taskdir.ReplyFile, message()); err != nil {
-			return err
-		}
-		s.count("replies")
-	case kind < 20: // is steered
-		if err := s.until(ctx, "the model is asked", func() bool { return s.wasShown(first) }); err != nil {
-			return err
-		}
-		steer := message()
-		if err := s.d.put(task, taskdir.InterveneFile, steer); err != nil {
-			return err
-		}
-		s.count("interventions")
-		if err := s.until(ctx, "the intervention is shown to the model", func() bool { return s.wasShown(steer) }); err != nil {
-			return err
-		}
-		// It joined the round, or came after it and made the next.
-		if err := s.until(ctx, "the intervention is answered", func() bool {
-			return s.holds(task, 0, "answer to "+steer) && ends(s.output(task, 0)) || s.holds(task, 1, "answer to "+steer) && ends(s.output(task, 1))
-		}); err != nil {
-			return err
-		}
-	default:
-		if err := s.answered(ctx, task, 0, first, begun); err != nil {
-			return err
-		}
-	}
-	if kind >= 20 && kind < 50 {
+	case kind >= 20 && kind < 50:
 		for range 1 + rand.IntN(3) {
-			if err := say(taskdir.ReplyFile, message()); err != nil {
+			if err := t.reply(ctx); err != nil {
 				return err
 			}
-			s.count("replies")
 		}
-	}
-	if kind >= 50 && kind < 60 {
+	case kind >= 50 && kind < 60:
 		if err := s.fork(ctx, task, task+" fork"); err != nil {
 			return err
 		}
 	}
 	return s.end(ctx, task, kind%2 == 0)
+}
+
+// talk is what is said to one task after its input.
+type talk struct {
+	*soak
+	task     string
+	messages int // so far; each has its own number
+	replies  int
+}
+
+func (t *talk) message() string {
+	t.messages++
+	return fmt.Sprintf("number<%s %d>", t.task, t.messages)
+}
+
+// reply writes a reply and wants its answer in the next round's output.
+func (t *talk) reply(ctx context.Context) error {
+	text := t.message()
+	begun := time.Now()
+	if err := t.d.put(t.task, taskdir.ReplyFile, text); err != nil {
+		return err
+	}
+	t.replies++
+	if err := t.answered(ctx, t.task, t.replies, text, begun); err != nil {
+		return err
+	}
+	t.count("replies")
+	return nil
+}
+
+// stopped stops the first round while its model streams, and replies to it.
+func (t *talk) stopped(ctx context.Context) error {
+	if err := t.until(ctx, "the model streams", func() bool { return t.holds(t.task, 0, "I think") }); err != nil {
+		return err
+	}
+	if err := t.d.put(t.task, taskdir.StopFile, ""); err != nil {
+		return err
+	}
+	t.count("stops")
+	if err := t.until(ctx, "the stopped round is over", func() bool { return ends(t.output(t.task, 0)) }); err != nil {
+		return err
+	}
+	return t.reply(ctx)
+}
+
+// steered intervenes in the first round and wants the intervention answered.
+func (t *talk) steered(ctx context.Context, first string) error {
+	if err := t.until(ctx, "the model is asked", func() bool { return t.wasShown(first) }); err != nil {
+		return err
+	}
+	steer := t.message()
+	if err := t.d.put(t.task, taskdir.InterveneFile, steer); err != nil {
+		return err
+	}
+	t.count("interventions")
+	if err := t.until(ctx, "the intervention is shown to the model", func() bool { return t.wasShown(steer) }); err != nil {
+		return err
+	}
+	// It joined the round, or came after it and made the next.
+	return t.until(ctx, "the intervention is answered", func() bool {
+		return t.answers(0, steer) || t.answers(1, steer)
+	})
+}
+
+// answers reports whether a round is over and answers a message.
+func (t *talk) answers(round int, message string) bool {
+	return t.holds(t.task, round, "answer to "+message) && ends(t.output(t.task, round))
 }
 
 // fork continues a task's conversation in another task.
