@@ -221,27 +221,42 @@ func checkLLM(ctx context.Context, e *config.LLM) finding {
 		return f
 	}
 	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 8<<20))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 8<<20))
 	switch {
-	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
+	case resp.StatusCode != http.StatusOK:
+		return noList(f, e, resp)
+	case err != nil:
+		f.Level = levelWarning
+		f.Text = fmt.Sprintf("%s answers, but its list of models breaks off: %v", e.BaseURL, err)
+		f.Do = "try again later; if it stays, look at what is between here and the server"
+		return f
+	}
+	return listed(f, e, body, time.Since(begun))
+}
+
+// noList says what an answer without a list of models means.
+func noList(f finding, e *config.LLM, resp *http.Response) finding {
+	switch code := resp.StatusCode; {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		f.Text = fmt.Sprintf("%s refuses the key (%s)", e.BaseURL, resp.Status)
 		f.Do = "correct the key in " + keyPlace(e)
-		return f
-	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed:
+	case code == http.StatusNotFound || code == http.StatusMethodNotAllowed:
 		f.Level = levelNote
 		f.Text = fmt.Sprintf("%s answers, but lists no models (%s)", e.BaseURL, resp.Status)
 		f.Do = "if tasks fail, look at base_url: it should end in the version, as in .../v1"
-		return f
-	case resp.StatusCode >= 300 && resp.StatusCode < 400:
+	case code >= 300 && code < 400:
 		f.Text = fmt.Sprintf("%s answers with a redirect to %s", e.BaseURL, resp.Header.Get("Location"))
 		f.Do = "give the server's own address as base_url"
-		return f
-	case resp.StatusCode != http.StatusOK:
+	default:
 		f.Level = levelWarning
 		f.Text = fmt.Sprintf("%s answers %s", e.BaseURL, resp.Status)
 		f.Do = "try again later"
-		return f
 	}
+	return f
+}
+
+// listed says whether the list of models in body has the configured one.
+func listed(f finding, e *config.LLM, body []byte, took time.Duration) finding {
 	var list struct {
 		Data []struct {
 			ID string `json:"id"`
@@ -257,7 +272,7 @@ func checkLLM(ctx context.Context, e *config.LLM) finding {
 		ids[i] = d.ID
 	}
 	f.Level = levelOK
-	f.Text = fmt.Sprintf("%s answers in %s, %s is there", e.BaseURL, shortTime(time.Since(begun)), e.Model)
+	f.Text = fmt.Sprintf("%s answers in %s, %s is there", e.BaseURL, shortTime(took), e.Model)
 	if !slices.Contains(ids, e.Model) && !slices.Contains(ids, e.Model+":latest") {
 		f.Level = levelWarning
 		f.Text = fmt.Sprintf("%s answers, but does not list the model %s", e.BaseURL, e.Model)
