@@ -99,16 +99,5 @@ func Task(marker string, replies ...Reply) Rule {
 	return Rule{func(r *Request) bool { return strings.Contains(r.FirstUser(), marker) }, Queue(replies...)}
 }
 
-// Asked holds where the newest user message contains text, and gives the
-// replies as a queue.
-func Asked(text string, replies ...Reply) Rule {
-	return Rule{func(r *Request) bool { return strings.Contains(r.LastUser(), text) }, Queue(replies...)}
-}
-
-// ToModel holds for requests to the model.
-func ToModel(model string, s Script) Rule {
-	return Rule{func(r *Request) bool { return r.Model == model }, s}
-}
-
 // Otherwise holds always.
 func Otherwise(s Script) Rule { return Rule{func(*Request) bool { return true }, s} }
