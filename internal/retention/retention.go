@@ -8,14 +8,16 @@
 //
 // A daemon may be watching while tasks are packed. The order keeps both sides
 // honest: the task's directory is renamed out of sight first, after which no
-// message can reach it; then the journals are taken from where they are, or from
-// where the daemon puts those of a directory that is gone; then the archive is
-// written and synced; only then is anything deleted.
+// message can reach it; then the journals are moved to where the daemon, too, puts
+// those of a directory that is gone, and one of the two does it; then the archive is
+// written and synced; only then is anything deleted. Nothing is ever deleted at the
+// place of a task's present journal, where a new task of that name may have its own.
 //
 // A crash in between leaves a directory under a hidden name, which the next call
 // finishes. It knows it by a note in the state directory, written before the
-// rename. The name alone would not do: whoever can write to the temp directory,
-// agents among them, could make one that names somebody else's journals.
+// rename, that holds the task's name. The hidden name alone would not do: whoever can
+// write to the temp directory, agents among them, could make one that names somebody
+// else's journals.
 package retention
 
 import (
@@ -29,6 +31,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -70,7 +73,7 @@ const hiddenPrefix = ".packing-"
 
 // Prune packs the tasks whose sessions ended longer than After ago and to which
 // nothing was written since. It goes on after a task that cannot be packed, and
-// returns the errors joined. Where another process is packing to Dest the error is a
+// returns the errors joined. What an earlier call was killed at comes first. Where another process is packing to Dest the error is a
 // *lock.HeldError: of two that pack one task, one would archive what the other is
 // deleting.
 func Prune(ctx context.Context, c Config) ([]Packed, error) {
@@ -97,7 +100,8 @@ func Prune(ctx context.Context, c Config) ([]Packed, error) {
 	var packed []Packed
 	var errs []error
 	if !c.DryRun {
-		errs = append(errs, c.finish(ctx))
+		packed, err = c.finish(ctx, names)
+		errs = append(errs, err)
 	}
 	for _, name := range names {
 		if ctx.Err() != nil {
@@ -147,26 +151,42 @@ func (c Config) old(root *taskdir.Root, name string) (time.Time, bool) {
 
 // pack moves a task out of sight and archives it.
 func (c Config) pack(ctx context.Context, name string, ended time.Time) (string, error) {
-	hidden := hiddenPrefix + ended.UTC().Format("20060102T150405Z") + "-" + journal.Place(name)
+	place := journal.Place(name)
+	hidden := hiddenPrefix + ended.UTC().Format(stampLayout) + "-" + place
 	note := filepath.Join(c.Archived, hidden)
 	if err := os.MkdirAll(c.Archived, 0o700); err != nil {
 		return "", err
 	}
-	if err := atomicfile.Write(note, nil, 0o600); err != nil {
+	if err := atomicfile.Write(note, []byte(name), 0o600); err != nil {
 		return "", err
 	}
+	journals := contentOf(filepath.Join(c.StateDir, place))
 	if err := os.Rename(taskdir.TaskPath(c.TempDir, name), filepath.Join(c.TempDir, hidden)); err != nil {
 		return "", errors.Join(err, os.Remove(note))
+	}
+	if err := c.putAside(place, journals); err != nil {
+		return "", err
 	}
 	return c.archive(ctx, hidden)
 }
 
-// finish packs what an earlier call was killed at.
-func (c Config) finish(ctx context.Context) error {
+// stampLayout is how the end of a session is written in names.
+const stampLayout = "20060102T150405Z"
+
+// split takes a name apart that pack has given.
+func split(hidden string) (ended time.Time, place string, ok bool) {
+	stamp, place, _ := strings.Cut(strings.TrimPrefix(hidden, hiddenPrefix), "-")
+	ended, err := time.Parse(stampLayout, stamp)
+	return ended, place, err == nil && place != ""
+}
+
+// finish packs what an earlier call was killed at. names are the tasks there are.
+func (c Config) finish(ctx context.Context, names []string) ([]Packed, error) {
 	notes, err := os.ReadDir(c.Archived)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return nil, err
 	}
+	var packed []Packed
 	var errs []error
 	for _, n := range notes {
 		if !n.Type().IsRegular() || !strings.HasPrefix(n.Name(), hiddenPrefix) {
@@ -177,30 +197,91 @@ func (c Config) finish(ctx context.Context) error {
 			errs = append(errs, os.Remove(filepath.Join(c.Archived, n.Name())))
 			continue
 		}
-		if _, err := c.archive(ctx, n.Name()); err != nil {
+		p, err := c.finishOne(ctx, n.Name(), names)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("pack %s: %w", n.Name(), err))
+			continue
+		}
+		packed = append(packed, p)
+	}
+	return packed, errors.Join(errs...)
+}
+
+func (c Config) finishOne(ctx context.Context, hidden string, names []string) (Packed, error) {
+	ended, place, ok := split(hidden)
+	if !ok {
+		return Packed{}, errors.New("it has no name that this program gives")
+	}
+	task, err := os.ReadFile(filepath.Join(c.Archived, hidden))
+	if err != nil {
+		return Packed{}, err
+	}
+	p := Packed{Task: string(task), Ended: ended}
+	if p.Task == "" {
+		p.Task = place // a note of an earlier version of this program
+	}
+	// Where the task has a successor, what lies there may be the successor's.
+	if !slices.ContainsFunc(names, func(name string) bool { return journal.Place(name) == place }) {
+		if err := c.putAside(place, contentOf(filepath.Join(c.StateDir, place))); err != nil {
+			return Packed{}, err
 		}
 	}
-	return errors.Join(errs...)
+	p.Archive, err = c.archive(ctx, hidden)
+	return p, err
+}
+
+// putAside moves the present journals of a task, whose directory is out of sight, to
+// where the daemon puts those of a directory that is gone. It leaves them alone
+// where they are not as they were: somebody made a task of that name at once, and
+// they are its journals now.
+func (c Config) putAside(place string, were []string) error {
+	live := filepath.Join(c.StateDir, place)
+	for n := c.Now.UnixMilli(); ; n++ {
+		aside := c.aside(place, n)
+		if _, err := os.Lstat(aside); err == nil {
+			continue
+		}
+		err := os.Rename(live, aside)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // the daemon was first, or there are none
+		}
+		if err == nil && !slices.Equal(contentOf(aside), were) {
+			err = os.Rename(aside, live)
+		}
+		return err
+	}
+}
+
+// contentOf describes what is in a directory of journals, for telling whether it
+// changed.
+func contentOf(dir string) (content []string) {
+	entries, _ := os.ReadDir(dir) // none can be read: that is no content either
+	for _, e := range entries {
+		if fi, err := e.Info(); err == nil {
+			content = append(content, fmt.Sprint(fi.Name(), " ", fi.Size(), " ", fi.ModTime().UnixNano()))
+		}
+	}
+	return content
 }
 
 // archive writes the archive of a task whose directory has the name hidden, and
 // deletes what is in it. hidden is a name that pack has given.
 func (c Config) archive(ctx context.Context, hidden string) (string, error) {
-	stamp, place, ok := strings.Cut(strings.TrimPrefix(hidden, hiddenPrefix), "-")
-	if !ok || place == "" {
+	ended, place, ok := split(hidden)
+	if !ok {
 		return "", fmt.Errorf("%s has no name that this program gives", hidden)
 	}
 	journals, err := c.journals(place)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(c.Dest, place+"-"+stamp+".tar.gz")
+	stem := filepath.Join(c.Dest, place+"-"+ended.Format(stampLayout))
+	path := stem + ".tar.gz"
 	for i := 2; ; i++ {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		path = filepath.Join(c.Dest, fmt.Sprintf("%s-%s.%d.tar.gz", place, stamp, i))
+		path = fmt.Sprintf("%s.%d.tar.gz", stem, i)
 	}
 	err = atomicfile.WriteFrom(path, 0o600, func(w io.Writer) error {
 		zip := gzip.NewWriter(w)
@@ -227,24 +308,32 @@ func (c Config) archive(ctx context.Context, hidden string) (string, error) {
 	return path, err
 }
 
-// journals lists the directories of a task's journals: the one in use, and those
-// that a daemon has put aside.
+// journals lists the directories of a task's journals that were put aside, the
+// newest first.
 func (c Config) journals(place string) ([]string, error) {
-	var dirs []string
-	live := filepath.Join(c.StateDir, place)
-	if fi, err := os.Lstat(live); err == nil && fi.IsDir() {
-		dirs = append(dirs, live)
-	}
 	entries, err := os.ReadDir(c.Archived)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	var numbers []int64
 	for _, e := range entries {
-		if n, ok := strings.CutPrefix(e.Name(), place+"."); ok && e.IsDir() && strings.Trim(n, "0123456789") == "" {
-			dirs = append(dirs, filepath.Join(c.Archived, e.Name()))
+		if text, ok := strings.CutPrefix(e.Name(), place+"."); ok && e.IsDir() {
+			if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+				numbers = append(numbers, n)
+			}
 		}
 	}
+	slices.Sort(numbers)
+	dirs := make([]string, 0, len(numbers))
+	for _, n := range slices.Backward(numbers) {
+		dirs = append(dirs, c.aside(place, n))
+	}
 	return dirs, nil
+}
+
+// aside is where the journals of a task are put, under a number that grows with time.
+func (c Config) aside(place string, n int64) string {
+	return filepath.Join(c.Archived, place+"."+strconv.FormatInt(n, 10))
 }
 
 // addTree adds a directory to a tar file. Links are kept as links and followed

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -133,14 +134,16 @@ func TestPruneTakesWhatIsLongOver(t *testing.T) {
 func TestPruneFinishesWhatWasKilled(t *testing.T) {
 	p := newPlace(t)
 	p.task("old", taskdir.Ended, 2*time.Hour)
-	// Killed after the directory was hidden, and a daemon had put the journal aside.
+	// Killed after the directory was hidden, and a daemon had put the journal aside,
+	// beside that of an earlier task of the name.
 	place := journal.Place("old")
+	p.write(filepath.Join(p.Archived, place+".9", "session.jsonl"), "journal of an earlier one")
 	hidden := hiddenPrefix + "20260101T000000Z-" + place
 	p.write(filepath.Join(p.Archived, hidden), "")
 	if err := os.Rename(filepath.Join(p.TempDir, "old"), filepath.Join(p.TempDir, hidden)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(p.StateDir, place), filepath.Join(p.Archived, place+".1")); err != nil {
+	if err := os.Rename(filepath.Join(p.StateDir, place), filepath.Join(p.Archived, place+".10")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Prune(context.Background(), p.Config); err != nil {
@@ -150,7 +153,8 @@ func TestPruneFinishesWhatWasKilled(t *testing.T) {
 	if err != nil || len(made) != 1 || !strings.Contains(made[0], place) {
 		t.Fatalf("archives %v, %v", made, err)
 	}
-	if files := contents(t, made[0]); files["task/input.txt"] != "do old" || files["journal/0/session.jsonl"] != "journal of old" {
+	files := contents(t, made[0])
+	if files["task/input.txt"] != "do old" || files["journal/0/session.jsonl"] != "journal of old" || files["journal/1/session.jsonl"] != "journal of an earlier one" {
 		t.Errorf("the archive holds %v", files)
 	}
 	for _, dir := range []string{p.TempDir, p.Archived} {
@@ -160,7 +164,77 @@ func TestPruneFinishesWhatWasKilled(t *testing.T) {
 	}
 }
 
-// Killed between the note and the rename: the task is as it was, and packed again.
+// A daemon puts the journals of a directory that is gone aside, at any moment of a
+// call. Whoever of the two is first, they are in the archive.
+func TestPruneBesideADaemon(t *testing.T) {
+	p := newPlace(t)
+	const tasks = 100
+	for i := range tasks {
+		p.task(fmt.Sprint("t", i), taskdir.Ended, 2*time.Hour)
+	}
+	over, daemon := make(chan struct{}), make(chan int)
+	go func() {
+		moved := 0
+		for {
+			for i := range tasks {
+				name := fmt.Sprint("t", i)
+				if _, err := os.Lstat(filepath.Join(p.TempDir, name)); err == nil {
+					continue
+				}
+				if os.Rename(filepath.Join(p.StateDir, journal.Place(name)), filepath.Join(p.Archived, journal.Place(name)+".1")) == nil {
+					moved++
+				}
+			}
+			select {
+			case <-over:
+				daemon <- moved
+				return
+			default:
+			}
+		}
+	}()
+	got, err := Prune(t.Context(), p.Config)
+	close(over)
+	t.Logf("the daemon was first %d times", <-daemon)
+	if err != nil || len(got) != tasks {
+		t.Fatalf("%d of %d packed: %v", len(got), tasks, err)
+	}
+	for _, g := range got {
+		if files := contents(t, g.Archive); files["journal/0/session.jsonl"] != "journal of "+g.Task {
+			t.Errorf("the archive of %s holds %v", g.Task, files)
+		}
+	}
+}
+
+// The journals at a task's place may be those of its successor, and are left alone.
+func TestPruneLeavesTheSuccessor(t *testing.T) {
+	p := newPlace(t)
+	p.task("old", taskdir.Ended, 2*time.Hour)
+	place := journal.Place("old")
+	hidden := hiddenPrefix + "20260101T000000Z-" + place
+	p.write(filepath.Join(p.Archived, hidden), "old")
+	if err := os.Rename(filepath.Join(p.TempDir, "old"), filepath.Join(p.TempDir, hidden)); err != nil {
+		t.Fatal(err)
+	}
+	p.task("old", taskdir.AwaitingReply, 0)
+	live := filepath.Join(p.StateDir, place)
+	p.write(filepath.Join(live, "session.jsonl"), "the successor's")
+	got, err := Prune(t.Context(), p.Config)
+	if err != nil || len(got) != 1 || got[0].Task != "old" || got[0].Archive == "" {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if files := contents(t, got[0].Archive); files["task/input.txt"] != "do old" || files["journal/0/session.jsonl"] != "" {
+		t.Errorf("the archive holds %v", files)
+	}
+	// Also where it came while its predecessor was being hidden.
+	if err := p.putAside(place, []string{"another journal"}); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(live, "session.jsonl")); err != nil || string(b) != "the successor's" {
+		t.Errorf("the successor's journal: %q, %v", b, err)
+	}
+}
+
 // Who packs the same task at the same time would archive what is being deleted.
 func TestPruneIsAlone(t *testing.T) {
 	p := newPlace(t)
@@ -188,6 +262,7 @@ func TestPruneIsAlone(t *testing.T) {
 	}
 }
 
+// Killed between the note and the rename: the task is as it was.
 func TestPruneForgetsWhatWasNotBegun(t *testing.T) {
 	p := newPlace(t)
 	p.task("waiting", taskdir.AwaitingReply, 2*time.Hour)
