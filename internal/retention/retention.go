@@ -8,9 +8,10 @@
 //
 // A daemon may be watching while tasks are packed. The order keeps both sides
 // honest: the task's directory is renamed out of sight first, after which no
-// message can reach it; then the journals are taken from where they are, or from
-// where the daemon puts those of a directory that is gone; then the archive is
-// written and synced; only then is anything deleted.
+// message can reach it; then the journals are opened where they are, or where the
+// daemon puts those of a directory that is gone; then the archive is written and
+// synced; only then is anything deleted, and of the journals what was opened. A task
+// of the same name that begins meanwhile keeps its own.
 //
 // A crash in between leaves a directory under a hidden name, which the next call
 // finishes. It knows it by a note in the state directory, written before the
@@ -97,7 +98,7 @@ func Prune(ctx context.Context, c Config) ([]Packed, error) {
 	var packed []Packed
 	var errs []error
 	if !c.DryRun {
-		errs = append(errs, c.finish(ctx))
+		errs = append(errs, c.finish(ctx, names))
 	}
 	for _, name := range names {
 		if ctx.Err() != nil {
@@ -152,17 +153,17 @@ func (c Config) pack(ctx context.Context, name string, ended time.Time) (string,
 	if err := os.MkdirAll(c.Archived, 0o700); err != nil {
 		return "", err
 	}
-	if err := atomicfile.Write(note, nil, 0o600); err != nil {
+	if err := atomicfile.Write(note, []byte(name), 0o600); err != nil {
 		return "", err
 	}
 	if err := os.Rename(taskdir.TaskPath(c.TempDir, name), filepath.Join(c.TempDir, hidden)); err != nil {
 		return "", errors.Join(err, os.Remove(note))
 	}
-	return c.archive(ctx, hidden)
+	return c.archive(ctx, hidden, name)
 }
 
 // finish packs what an earlier call was killed at.
-func (c Config) finish(ctx context.Context) error {
+func (c Config) finish(ctx context.Context, names []string) error {
 	notes, err := os.ReadDir(c.Archived)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -177,7 +178,19 @@ func (c Config) finish(ctx context.Context) error {
 			errs = append(errs, os.Remove(filepath.Join(c.Archived, n.Name())))
 			continue
 		}
-		if _, err := c.archive(ctx, n.Name()); err != nil {
+		name, err := os.ReadFile(filepath.Join(c.Archived, n.Name()))
+		if err == nil && len(name) == 0 {
+			// A note of an earlier version.
+			for _, other := range names {
+				if strings.HasSuffix(n.Name(), "-"+journal.Place(other)) {
+					name = []byte(other)
+				}
+			}
+		}
+		if err == nil {
+			_, err = c.archive(ctx, n.Name(), string(name))
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("pack %s: %w", n.Name(), err))
 		}
 	}
@@ -185,16 +198,18 @@ func (c Config) finish(ctx context.Context) error {
 }
 
 // archive writes the archive of a task whose directory has the name hidden, and
-// deletes what is in it. hidden is a name that pack has given.
-func (c Config) archive(ctx context.Context, hidden string) (string, error) {
+// deletes what is in it. hidden is a name that pack has given; name is the task's, ""
+// where it is not known.
+func (c Config) archive(ctx context.Context, hidden, name string) (string, error) {
 	stamp, place, ok := strings.Cut(strings.TrimPrefix(hidden, hiddenPrefix), "-")
 	if !ok || place == "" {
 		return "", fmt.Errorf("%s has no name that this program gives", hidden)
 	}
-	journals, err := c.journals(place)
+	journals, err := c.openJournals(place, name)
 	if err != nil {
 		return "", err
 	}
+	defer closeAll(journals)
 	path := filepath.Join(c.Dest, place+"-"+stamp+".tar.gz")
 	for i := 2; ; i++ {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -205,10 +220,13 @@ func (c Config) archive(ctx context.Context, hidden string) (string, error) {
 	err = atomicfile.WriteFrom(path, 0o600, func(w io.Writer) error {
 		zip := gzip.NewWriter(w)
 		t := tar.NewWriter(zip)
-		err := addTree(ctx, t, filepath.Join(c.TempDir, hidden), "task")
+		root, err := openDir(filepath.Join(c.TempDir, hidden))
+		if err == nil {
+			err = errors.Join(addTree(ctx, t, root, "task"), root.Close())
+		}
 		for i, dir := range journals {
 			if err == nil {
-				err = addTree(ctx, t, dir, filepath.Join("journal", fmt.Sprint(i)))
+				err = addTree(ctx, t, dir.root, filepath.Join("journal", fmt.Sprint(i)))
 			}
 		}
 		return errors.Join(err, t.Close(), zip.Close())
@@ -216,11 +234,7 @@ func (c Config) archive(ctx context.Context, hidden string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	errs := []error{os.RemoveAll(filepath.Join(c.TempDir, hidden))}
-	for _, dir := range journals {
-		errs = append(errs, os.RemoveAll(dir))
-	}
-	err = errors.Join(errs...)
+	err = errors.Join(os.RemoveAll(filepath.Join(c.TempDir, hidden)), c.removeJournals(place, journals))
 	if err == nil {
 		err = os.Remove(filepath.Join(c.Archived, hidden))
 	}
@@ -247,20 +261,115 @@ func (c Config) journals(place string) ([]string, error) {
 	return dirs, nil
 }
 
-// addTree adds a directory to a tar file. Links are kept as links and followed
-// nowhere; other special files are left out.
-func addTree(ctx context.Context, t *tar.Writer, dir, as string) error {
-	// A directory that was swapped for a link leads nowhere out of its parent.
+// packedJournal is a directory of journals that is being packed. It is known by what it
+// is: a daemon may move it, and make another one where it was.
+type packedJournal struct {
+	root *os.Root
+	is   fs.FileInfo
+}
+
+func closeAll(journals []packedJournal) {
+	for _, j := range journals {
+		j.root.Close()
+	}
+}
+
+// openJournals opens the directories of journals of a task that was hidden. The one in
+// use belongs to another task where there is a directory of the name again: a daemon
+// makes journals only for a directory that it has seen.
+func (c Config) openJournals(place, name string) ([]packedJournal, error) {
+	for attempt := 1; ; attempt++ {
+		dirs, err := c.journals(place)
+		if err != nil {
+			return nil, err
+		}
+		var opened []packedJournal
+		for _, dir := range dirs {
+			var j packedJournal
+			if j, err = openJournal(dir); err != nil {
+				break
+			}
+			// Looked at after the journal was opened: a later one is another directory.
+			if dir == filepath.Join(c.StateDir, place) && c.isThere(name) {
+				if err = j.root.Close(); err != nil {
+					break
+				}
+				continue
+			}
+			opened = append(opened, j)
+		}
+		if err == nil {
+			return opened, nil
+		}
+		closeAll(opened)
+		// A daemon has just put it aside. It does so once.
+		if !errors.Is(err, fs.ErrNotExist) || attempt == 3 {
+			return nil, err
+		}
+	}
+}
+
+func openJournal(dir string) (packedJournal, error) {
+	root, err := openDir(dir)
+	if err != nil {
+		return packedJournal{}, err
+	}
+	is, err := root.Stat(".")
+	if err != nil {
+		return packedJournal{}, errors.Join(err, root.Close())
+	}
+	return packedJournal{root, is}, nil
+}
+
+// isThere says whether the temp directory has a task of the name.
+func (c Config) isThere(name string) bool {
+	if name == "" {
+		return false
+	}
+	_, err := os.Lstat(taskdir.TaskPath(c.TempDir, name))
+	return err == nil
+}
+
+// removeJournals removes the directories that were packed, wherever they are by now,
+// and no other.
+func (c Config) removeJournals(place string, packed []packedJournal) error {
+	for attempt := 1; ; attempt++ {
+		dirs, err := c.journals(place)
+		if err != nil {
+			return err
+		}
+		found := false
+		for _, dir := range dirs {
+			is, err := os.Lstat(dir)
+			if err != nil || !slices.ContainsFunc(packed, func(j packedJournal) bool { return os.SameFile(is, j.is) }) {
+				continue
+			}
+			found = true
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+		}
+		// One that was moved away from under the removal is found in the next pass.
+		if !found || attempt == 3 {
+			return nil
+		}
+	}
+}
+
+// openDir opens a directory. One that was swapped for a link leads nowhere out of its
+// parent.
+func openDir(dir string) (*os.Root, error) {
 	parent, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer parent.Close()
-	root, err := parent.OpenRoot(filepath.Base(dir))
-	if err != nil {
-		return err
-	}
-	defer root.Close()
+	return parent.OpenRoot(filepath.Base(dir))
+}
+
+// addTree adds a directory to a tar file. Links are kept as links and followed
+// nowhere; other special files are left out.
+func addTree(ctx context.Context, t *tar.Writer, root *os.Root, as string) error {
 	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -226,3 +226,85 @@ func TestPruneLeavesPlantedNames(t *testing.T) {
 		}
 	}
 }
+
+// midway is a context that calls then when the directory of a task has been hidden and
+// is about to be read.
+type midway struct {
+	context.Context
+	hidden string
+	then   func()
+}
+
+func (m *midway) Err() error {
+	if found, _ := filepath.Glob(m.hidden); m.then != nil && len(found) > 0 {
+		then := m.then
+		m.then = nil
+		then()
+	}
+	return m.Context.Err()
+}
+
+// A daemon that runs sees that the directory is gone, and puts the journal aside while
+// it is being packed; a supervisor may begin a task of the same name at once.
+func TestPruneBesideADaemon(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		p := newPlace(t)
+		p.task("old", taskdir.Ended, 2*time.Hour)
+		place := journal.Place("old")
+		fresh := filepath.Join(p.StateDir, place, "session.jsonl")
+		ctx := &midway{Context: t.Context(), hidden: filepath.Join(p.TempDir, hiddenPrefix+"*")}
+		ctx.then = func() {
+			if err := os.Rename(filepath.Join(p.StateDir, place), filepath.Join(p.Archived, place+".1")); err != nil {
+				t.Fatal(err)
+			}
+			if again {
+				p.write(filepath.Join(p.TempDir, "old", "input.txt"), "do it again")
+				p.write(fresh, "a new session")
+			}
+		}
+		got, err := Prune(ctx, p.Config)
+		if err != nil || len(got) != 1 || ctx.then != nil {
+			t.Fatalf("begun again %t: got %+v, %v", again, got, err)
+		}
+		if files := contents(t, got[0].Archive); files["task/input.txt"] != "do old" || files["journal/0/session.jsonl"] != "journal of old" {
+			t.Errorf("begun again %t: the archive holds %v", again, files)
+		}
+		if entries, _ := os.ReadDir(p.Archived); len(entries) != 0 {
+			t.Errorf("begun again %t: left in archived: %v", again, entries)
+		}
+		if text, _ := os.ReadFile(fresh); again && string(text) != "a new session" {
+			t.Errorf("the journal of the new session holds %q", text)
+		}
+	}
+}
+
+// What was killed is finished when a new task has its name: that one keeps its journal.
+func TestPruneFinishesBesideANewTask(t *testing.T) {
+	for _, noted := range []string{"old", ""} {
+		p := newPlace(t)
+		p.task("old", taskdir.Ended, 2*time.Hour)
+		place := journal.Place("old")
+		hidden := hiddenPrefix + "20260101T000000Z-" + place
+		p.write(filepath.Join(p.Archived, hidden), noted)
+		if err := os.Rename(filepath.Join(p.TempDir, "old"), filepath.Join(p.TempDir, hidden)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(p.StateDir, place), filepath.Join(p.Archived, place+".1")); err != nil {
+			t.Fatal(err)
+		}
+		p.task("old", taskdir.AwaitingReply, time.Minute)
+		if _, err := Prune(t.Context(), p.Config); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(filepath.Join(p.StateDir, place, "session.jsonl")); err != nil {
+			t.Errorf("note %q: the journal of the new session: %v", noted, err)
+		}
+		made, _ := filepath.Glob(filepath.Join(p.Dest, "*.tar.gz"))
+		if len(made) != 1 {
+			t.Fatalf("note %q: archives %v", noted, made)
+		}
+		if files := contents(t, made[0]); files["journal/0/session.jsonl"] != "journal of old" || files["journal/1/session.jsonl"] != "" {
+			t.Errorf("note %q: the archive holds %v", noted, files)
+		}
+	}
+}
