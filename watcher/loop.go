@@ -52,6 +52,7 @@ type loop struct {
 	// separator, which every event begins with.
 	root, prefix string
 	rootID       fileID
+	firstID      fileID // rootID as it was found first
 	rootPoll     *stamp // nil unless the root is polled
 	rootMissing  bool   // said so
 

@@ -20,6 +20,11 @@ func (l *loop) attach(now time.Time) {
 	if changed {
 		l.release()
 		l.root, l.rootID = root, id
+		if l.firstID == (fileID{}) {
+			l.firstID = id
+		} else if id != l.firstID && l.cfg.Replaced != nil {
+			l.cfg.Replaced()
+		}
 		l.prefix = root
 		if !os.IsPathSeparator(root[len(root)-1]) {
 			l.prefix += string(filepath.Separator)

@@ -100,6 +100,9 @@ type Config struct {
 	// with nothing to be done about it: a look that is due for no other reason is left
 	// out where all of them may. nil is for none.
 	Rests func(name string) bool
+	// Replaced is called, by Run's goroutine, when another directory stands in the place
+	// of the Dir that was found first; it does not block. nil is for nobody.
+	Replaced func()
 	// Interval is the time between two looks at every task; 0 is DefaultInterval.
 	Interval time.Duration
 	// Poll is the time between two comparisons of a directory that cannot be

@@ -31,13 +31,19 @@ import (
 	"github.com/gasupervisor/gasupervisor/watcher"
 )
 
+// errReplaced ends an engine whose temp directory is another one than it has open. The
+// lock, the root and what commands may reach are all of the old one.
+var errReplaced = errors.New("temp_dir was removed and made again, or another directory was put in its place; start the daemon again to work there")
+
 // engine is a watcher, a supervisor and an agent loop joined by a configuration:
 // all that works on the tasks of one temp directory.
 type engine struct {
 	root  *taskdir.Root
 	watch *watcher.Watcher
-	sup   *supervisor.Supervisor
-	lib   *library
+	// replaced gets a word when the temp directory is another one than root.
+	replaced <-chan struct{}
+	sup      *supervisor.Supervisor
+	lib      *library
 	// accounts keep what LLMs cost; open while Run works.
 	accounts *usage.Accounts
 	config   *config.Config
@@ -99,8 +105,15 @@ func newEngine(l *config.Loaded, stateDir string, log *slog.Logger) (*engine, er
 		StopTimeout: c.StopTimeout,
 		Log:         log,
 	})
-	watch := watcher.New(watcher.Config{Dir: c.TempDir, Counts: taskdir.Counts, Rests: taskdir.Rests, Log: log})
-	return &engine{root: root, watch: watch, sup: sup, lib: lib, accounts: accounts, config: c, confinement: tools.confinement, log: log}, nil
+	replaced := make(chan struct{}, 1)
+	watch := watcher.New(watcher.Config{Dir: c.TempDir, Counts: taskdir.Counts, Rests: taskdir.Rests, Log: log,
+		Replaced: func() {
+			select {
+			case replaced <- struct{}{}:
+			default:
+			}
+		}})
+	return &engine{replaced: replaced, root: root, watch: watch, sup: sup, lib: lib, accounts: accounts, config: c, confinement: tools.confinement, log: log}, nil
 }
 
 // perDay is the daemon's own budget; nil where the configuration gives none.
@@ -163,6 +176,15 @@ func (e *engine) Run(ctx context.Context) error {
 		giveUp()
 		stop()
 		return errors.Join(fmt.Errorf("watch %s: %w", e.root.Path(), err), <-supervised)
+	case <-e.replaced:
+		giveUp()
+		err := <-supervised
+		stop()
+		<-watched
+		if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+		return errors.Join(fmt.Errorf("%s: %w", e.root.Path(), errReplaced), err)
 	case err := <-supervised:
 		stop()
 		<-watched

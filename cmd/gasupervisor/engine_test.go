@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 	"github.com/gasupervisor/gasupervisor/internal/usage"
@@ -221,5 +223,45 @@ func TestSettingsAreAdded(t *testing.T) {
 		if got, err := taskdir.ReadFile(temp, "a", taskdir.ContextFile); string(got) != want || err != nil {
 			t.Errorf("%s becomes %s, %v", text, got, err)
 		}
+	}
+}
+
+// The directory that the daemon has open and locked is not the one that tasks are
+// written to any more: it must not go on as if it were.
+func TestReplacedTempDirEndsTheDaemon(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.toml")
+	write(t, file, "[[llm]]\nname = \"none\"\nbase_url = \"http://127.0.0.1:1\"\napi_key_env = \"\"\nmodel = \"none\"\n")
+	l, err := config.Load(config.Options{Path: file, Environ: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEngine(l, l.Config.StateDir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	temp := l.Config.TempDir
+	if err := os.Mkdir(filepath.Join(temp, "task"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	for m := e.watch.Mode(); m.Watched+m.Polled == 0; m = e.watch.Mode() {
+		if ctx.Err() != nil {
+			t.Fatal("the directory is not watched")
+		}
+		runtime.Gosched()
+	}
+	if err := os.Rename(temp, temp+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(temp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err = <-ended
+	if !errors.Is(err, errReplaced) || !strings.Contains(err.Error(), temp) {
+		t.Errorf("the daemon ended with %v", err)
 	}
 }

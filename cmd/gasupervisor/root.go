@@ -75,6 +75,10 @@ subcommands do it for you; a shell does it as well:
 	root.AddCommand(a.attendCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
+		// Without a function of its own it would print its help for any word, as if done.
+		c.Args, c.RunE = noSubcommand, func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
 	root.SetHelpCommandGroupID("")
 	return root
 }

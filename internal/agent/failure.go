@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
@@ -64,6 +65,11 @@ func (s *state) advice(e *llm.Error) string {
 	case llm.KindContextLength:
 		return "The conversation does not fit the window of model \"" + s.model.ID + "\": choose an LLM with a larger one, or write a shorter message; what is long can lie in a file that the message names."
 	case llm.KindRateLimit:
+		if e.RetryAfter > 0 && e.Attempts <= 1 {
+			// Longer than anybody should be kept waiting with a round open.
+			until := time.Now().Add(e.RetryAfter).UTC().Format("2006-01-02T15:04:05Z")
+			return "The server takes none before " + until + ": reply then, or choose another LLM, or set fallback of " + entry + "."
+		}
 		return "Its rate limit held through all attempts: reply later, or lower max_concurrent of " + entry + "."
 	case llm.KindNetwork:
 		return "Check base_url of " + entry + " and that its server is up and reachable from here; then reply to go on."

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
@@ -152,5 +153,25 @@ func TestFallbackIsNamed(t *testing.T) {
 	a = of[round.Answered](rec)
 	if a[0].LLM != "default" || !strings.Contains(a[0].Break, "default answered, and not spare") {
 		t.Errorf("answers of the next round %+v", a)
+	}
+}
+
+// A server that wants a pause longer than a round is kept waiting for says until when.
+func TestLongPauseIsNamed(t *testing.T) {
+	w := newScripted(t, llmtest.Always(llmtest.Status(429, "daily quota").RetryAfter(24*time.Hour)))
+	w.client = pool.New(pool.Config{Name: "default", Client: openai.New(openai.Config{Name: "default", BaseURL: w.srv.URL, Model: "test"})})
+	before := time.Now().Add(24 * time.Hour).Truncate(time.Second)
+	out := w.run(w.input("x"), &record{})
+	if out.Error == nil {
+		t.Fatalf("outcome %+v", out)
+	}
+	_, rest, _ := strings.Cut(out.Error.Message, "takes none before ")
+	until, rest, _ := strings.Cut(rest, ": ")
+	at, err := time.Parse(time.RFC3339, until)
+	if err != nil || at.Before(before.Add(-time.Minute)) || at.After(before.Add(time.Minute)) || !strings.HasPrefix(rest, "reply then") {
+		t.Errorf("a request for a pause of a day says %q", out.Error.Message)
+	}
+	if strings.Contains(out.Error.Message, "all attempts") {
+		t.Errorf("one attempt is told as several: %q", out.Error.Message)
 	}
 }

@@ -20,8 +20,13 @@ var shapes = regexp.MustCompile(`\b(?:` +
 	`|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}` + // JWT
 	`)`)
 
-// bearers are headers and URLs that carry a key of whatever shape.
-var bearers = regexp.MustCompile(`(?i)\b(bearer +|basic +|(?:api[-_]?key|access[-_]?token|authorization)["']?\s*[:=]\s*["']?(?:bearer +)?|://[^\s/:@]+:)[A-Za-z0-9._~+/=-]{12,}`)
+// bearers are headers that carry a key of whatever shape.
+var bearers = regexp.MustCompile(`(?i)\b(bearer +|basic +|(?:api[-_]?key|access[-_]?token|authorization)["']?\s*[:=]\s*["']?(?:bearer +)?)[A-Za-z0-9._~+/=-]{12,}`)
+
+// passwords are those of URLs. What has a slash is one only where the @ of a host
+// follows: else it is a port and a path, and who is told to correct an address has to
+// see it. Without a slash it may be one that was cut off before its @.
+var passwords = regexp.MustCompile(`(://[^\s/:@]+:)(?:[A-Za-z0-9._~+/=-]{12,}(@)|[A-Za-z0-9._~+=-]{12,})`)
 
 // privateKey is a block of PEM, with its end or cut off before it.
 var privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)
@@ -35,6 +40,7 @@ func Shapes(s string) string {
 	}
 	s = privateKey.ReplaceAllLiteralString(s, Mark)
 	s = bearers.ReplaceAllString(s, "${1}"+Mark)
+	s = passwords.ReplaceAllString(s, "${1}"+Mark+"${2}")
 	return shapes.ReplaceAllLiteralString(s, Mark)
 }
 

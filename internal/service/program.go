@@ -91,8 +91,9 @@ func (p *Program) stop(skip <-chan os.Signal) error {
 func (p *Program) Done() <-chan struct{} { return p.done }
 
 // Run runs the function until it returns, ctx ends, or the user or the service
-// manager stops it by Ctrl-C, SIGTERM or Windows' own way; a second signal skips
-// the wait for its end. It returns what Stop returns.
+// manager stops it by Ctrl-C, SIGTERM, a closed terminal (SIGHUP, unless that is
+// ignored) or Windows' own way; a second signal skips the wait for its end. It
+// returns what Stop returns.
 func Run(ctx context.Context, run func(context.Context) error, stopTimeout time.Duration) error {
 	p := NewProgram(ctx, run, stopTimeout)
 	defer p.cancel()
@@ -100,7 +101,13 @@ func Run(ctx context.Context, run func(context.Context) error, stopTimeout time.
 		return p.runOnWindows()
 	}
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	stopping := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		// The terminal was closed: a stop like any other, and not a crash. nohup has it
+		// ignored, and listening would undo that.
+		stopping = append(stopping, syscall.SIGHUP)
+	}
+	signal.Notify(signals, stopping...)
 	defer signal.Stop(signals)
 	if err := p.Start(nil); err != nil {
 		return err

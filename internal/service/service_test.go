@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -172,15 +173,44 @@ func TestSignalStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A terminal that is closed sends the hangup.
+	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		err = Run(t.Context(), func(ctx context.Context) error {
+			// Run listens before it starts us.
+			if err := self.Signal(s); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return errors.Join(ctx.Err())
+		}, time.Minute)
+		if err != nil {
+			t.Errorf("%v: got %v", s, err)
+		}
+	}
+}
+
+// Who started it with nohup wants it to go on.
+func TestIgnoredHangupStaysIgnored(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals to send")
+	}
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := errors.New("over")
 	err = Run(t.Context(), func(ctx context.Context) error {
-		// Run listens before it starts us.
-		if err := self.Signal(syscall.SIGTERM); err != nil {
+		if err := self.Signal(syscall.SIGHUP); err != nil {
 			return err
 		}
-		<-ctx.Done()
-		return errors.Join(ctx.Err())
+		if !signal.Ignored(syscall.SIGHUP) || ctx.Err() != nil {
+			return errors.New("the hangup is listened for")
+		}
+		return over
 	}, time.Minute)
-	if err != nil {
+	if err != over {
 		t.Errorf("got %v", err)
 	}
 }

@@ -43,8 +43,17 @@ type usage struct {
 	Cached   int64 `json:"cached_tokens"`
 }
 
+// maxTokens is more than any request can have; sums of such stay far from overflowing.
+const maxTokens = 1 << 40
+
+// credible says that these can be numbers of tokens. Others would give a budget back
+// what was spent, or use all of it up.
+func (u *usage) credible() bool {
+	return u.PromptTokens >= 0 && u.PromptTokens <= maxTokens && u.CompletionTokens >= 0 && u.CompletionTokens <= maxTokens
+}
+
 func (u *usage) cached() int64 {
-	n := max(u.CacheHit, u.Cached)
+	n := max(0, u.CacheHit, u.Cached)
 	if u.Details != nil {
 		n = max(n, u.Details.CachedTokens)
 	}
@@ -172,7 +181,7 @@ func (a *answer) add(c *chunk, data []byte) *problem {
 	if p := c.problem(data); p != nil {
 		return p
 	}
-	if c.Usage != nil && *c.Usage != (usage{}) {
+	if c.Usage != nil && *c.Usage != (usage{}) && c.Usage.credible() {
 		a.usage = c.Usage
 	}
 	for _, ch := range c.Choices {
@@ -182,7 +191,7 @@ func (a *answer) add(c *chunk, data []byte) *problem {
 		if ch.Index != a.choice {
 			continue
 		}
-		if ch.Usage != nil && a.usage == nil {
+		if ch.Usage != nil && a.usage == nil && ch.Usage.credible() {
 			a.usage = ch.Usage
 		}
 		if len(ch.Delta) > 0 && string(ch.Delta) != "null" {
