@@ -19,7 +19,7 @@ func (a *app) initCommand() *cobra.Command {
 		Short: "Make a commented config.toml, agents/ and temp/ here",
 		Long: `Writes config.toml, with every setting explained, and agents/ with a few agents to
 use and to learn from, and makes temp/, in the current directory or in DIR. What
-exists is left as it is.`,
+exists is left as it is; where a config.toml is, that is an error.`,
 		Args: wants(0, 1, "at most one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/round"
@@ -145,7 +146,7 @@ func (a *app) showPolicy(v *policyView) {
 			}
 		}
 		list("made for it", v.Made)
-		a.ui.printf("\nkeep: read-only inside of what may be written. hide: covered. pin: not to be moved away.\n")
+		a.ui.printf("%s", legend(v.Commands))
 	}
 	if v.Incomplete {
 		a.ui.warnf("there is too much in what may be written to look through: git checkouts further down are not protected")
@@ -153,6 +154,28 @@ func (a *app) showPolicy(v *policyView) {
 	for _, w := range v.Warnings {
 		a.ui.warnf("%s", w)
 	}
+}
+
+// legend explains the words for mounts that do not explain themselves, where they
+// are used.
+func legend(mounts []confine.Mount) string {
+	var said []string
+	for _, word := range []struct {
+		how  confine.How
+		says string
+	}{
+		{confine.Keep, "read-only inside of what may be written"},
+		{confine.Hide, "covered"},
+		{confine.Pin, "not to be moved away"},
+	} {
+		if slices.ContainsFunc(mounts, func(m confine.Mount) bool { return m.How == word.how }) {
+			said = append(said, fmt.Sprintf("%s: %s.", word.how, word.says))
+		}
+	}
+	if said == nil {
+		return ""
+	}
+	return "\n" + strings.Join(said, " ") + "\n"
 }
 
 func levelText(v *policyView) string {

@@ -199,7 +199,7 @@ func (s *state) dispatch(ctx context.Context, c llm.ToolCall) tool.Result {
 		return r
 	}
 	r := s.tools.Set.Dispatch(ctx, c)
-	if !s.tools.Set.Has(c.Name) {
+	if !s.tools.Set.Has(c.Name) && !s.tools.Set.Has(completionTool) {
 		r.Text += "; and " + completionTool + ", to finish"
 	}
 	return r

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
@@ -91,18 +92,24 @@ func (d *daemon) settled(ctx context.Context) (used time.Duration, err error) {
 	return used, err
 }
 
-// scaleRounds is many rounds at once, whose models stream.
+// Each model of scaleRounds says so many pieces of text, so far apart.
+const (
+	roundPieces = 50
+	pieceEvery  = 200 * time.Millisecond
+)
+
+// scaleRounds is many rounds at once, whose models stream; and again, in a daemon that
+// has had as many.
 func (b *bench) scaleRounds(ctx context.Context) error {
 	if !canLookInside {
 		return errNeedsLinux
 	}
-	const pieces, every = 50, 200 * time.Millisecond
 	words := ""
-	for len(words) < pieces*24 {
+	for len(words) < roundPieces*24 {
 		words += "Some words of an answer. "
 	}
 	stream := func(*llmtest.Request) llmtest.Reply {
-		return llmtest.Text(words[:pieces*24]).Call("attempt_completion", `{"result":"done"}`).Every(every)
+		return llmtest.Text(words[:roundPieces*24]).Call("attempt_completion", `{"result":"done"}`).Every(pieceEvery)
 	}
 	n := fmt.Sprint(b.rounds)
 	overrides := []string{"GASUPERVISOR_MAX_RUNNING=" + n, "GASUPERVISOR_LLM_0_MAX_CONCURRENT=" + n, "GASUPERVISOR_REPLY_TIMEOUT=1s"}
@@ -111,42 +118,10 @@ func (b *bench) scaleRounds(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for pass := range 2 {
-			b.say("measuring: %d rounds at once, %d pieces of text %s apart", b.rounds, pieces, every)
-			task := func(i int) string { return fmt.Sprintf("rounds %d %d", pass, i) }
-			begun := time.Now()
-			started, err := cpu(d.pid())
-			if err != nil {
+		for _, pass := range []string{"first", "second"} {
+			if err := b.roundsAtOnce(ctx, d, pass); err != nil {
 				return err
 			}
-			for i := range b.rounds {
-				if err := d.begin(task(i), "Do it."); err != nil {
-					return err
-				}
-			}
-			written := time.Since(begun)
-			var peak inside
-			for i := range b.rounds {
-				if err := d.over(ctx, task(i), 0); err != nil {
-					return err
-				}
-				if i == 0 {
-					// The first is over as the last ones are at their end.
-					if peak, err = d.inside(); err != nil {
-						return err
-					}
-				}
-			}
-			took := time.Since(begun)
-			ended, err := cpu(d.pid())
-			if err != nil {
-				return err
-			}
-			b.report(fmt.Sprintf("rounds: %s at once, all over after", grouped(int64(b.rounds))), seconds, figure{known: true, value: took.Seconds(),
-				note: fmt.Sprintf("the model alone takes %.1f s; written within %.1f s", ((pieces + 3) * every).Seconds(), written.Seconds())})
-			b.report("rounds: CPU", seconds, figure{known: true, value: (ended - started).Seconds(),
-				note: fmt.Sprintf("%.2f ms a round, %.0f µs a piece of text", 1000*(ended-started).Seconds()/float64(b.rounds), 1e6*(ended-started).Seconds()/float64(b.rounds*pieces))})
-			b.report("rounds: as the first ends", nil, text("%s", peak))
 		}
 		b.report("rounds: before", nil, text("%s", before))
 		// The sessions end by themselves after a second, and idle connections later.
@@ -160,6 +135,48 @@ func (b *bench) scaleRounds(ctx context.Context) error {
 		b.report("rounds: 5 s after, when the sessions have ended", nil, text("%s", after))
 		return nil
 	})
+}
+
+// roundsAtOnce begins b.rounds tasks and waits for them.
+func (b *bench) roundsAtOnce(ctx context.Context, d *daemon, pass string) error {
+	b.say("measuring: %d rounds at once, %d pieces of text %s apart", b.rounds, roundPieces, pieceEvery)
+	task := func(i int) string { return fmt.Sprintf("rounds %s %d", pass, i) }
+	begun := time.Now()
+	started, err := cpu(d.pid())
+	if err != nil {
+		return err
+	}
+	for i := range b.rounds {
+		if err := d.begin(task(i), "Do it."); err != nil {
+			return err
+		}
+	}
+	written := time.Since(begun)
+	var peak inside
+	for i := range b.rounds {
+		if err := d.over(ctx, task(i), 0); err != nil {
+			return err
+		}
+		if i == 0 {
+			// The first is over as the last ones are at their end.
+			if peak, err = d.inside(); err != nil {
+				return err
+			}
+		}
+	}
+	took := time.Since(begun)
+	ended, err := cpu(d.pid())
+	if err != nil {
+		return err
+	}
+	used := (ended - started).Seconds()
+	what := func(text string) string { return fmt.Sprintf("rounds, %s pass: %s", pass, text) }
+	b.report(what(grouped(int64(b.rounds))+" at once, all over after"), seconds, figure{known: true, value: took.Seconds(),
+		note: fmt.Sprintf("the model alone takes %.1f s; written within %.1f s", ((roundPieces + 3) * pieceEvery).Seconds(), written.Seconds())})
+	b.report(what("CPU"), seconds, figure{known: true, value: used,
+		note: fmt.Sprintf("%.2f ms a round, %.0f µs a piece of text", 1000*used/float64(b.rounds), 1e6*used/float64(b.rounds*roundPieces))})
+	b.report(what("as the first ends"), nil, text("%s", peak))
+	return nil
 }
 
 // inside is what a daemon holds at a moment.
@@ -233,7 +250,7 @@ func (b *bench) scaleTurns(ctx context.Context) error {
 				sizes = append(sizes, fmt.Sprintf("%s %s", f.name, bytesOf(float64(info.Size()))))
 			}
 		}
-		b.report("turns: sizes at the end", nil, text("%v", sizes))
+		b.report("turns: sizes at the end", nil, text("%s", strings.Join(sizes, ", ")))
 		took, err = d.write(ctx, "turns", taskdir.ReplyFile, "reply-to-a-long-session.")
 		if err != nil {
 			return err
