@@ -35,7 +35,7 @@ unless --work-dir names another directory.`,
 			return a.reportPrompt(r)
 		},
 	}
-	p.settings.add(cmd, "does it")
+	a.addSettingsFlags(cmd, &p.settings, "does it")
 	cmd.Flags().StringVar(&historyFile, "history", "", "conversation `FILE` to start from")
 	cmd.Flags().BoolVar(&p.verbose, "verbose", false, "tool calls and results in full")
 	return cmd

@@ -35,7 +35,7 @@ work. A summary ends it; the exit code is that of the worst. Ctrl-C stops all.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.mapPrompts(cmd.Context(), args, f) },
 	}
 	cmd.Flags().IntVarP(&f.parallel, "jobs", "j", 0, "how many at once, `N` (default: max_running)")
-	f.settings.add(cmd, "does them")
+	a.addSettingsFlags(cmd, &f.settings, "does them")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the summary as JSON")
 	return cmd
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/tool/skill"
 )
 
 // settingsFlags are the settings of a context.json that commands which start tasks
@@ -25,12 +26,53 @@ type settingsFlags struct {
 	tools []string
 }
 
-// add gives a command the flags. does is what the agent does, as in "does it".
-func (f *settingsFlags) add(cmd *cobra.Command, does string) {
+// addSettingsFlags gives a command the flags. does is what the agent does, as in "does it".
+func (a *app) addSettingsFlags(cmd *cobra.Command, f *settingsFlags, does string) {
 	cmd.Flags().StringVar(&f.agent, "agent", "", "`AGENT` that "+does)
 	cmd.Flags().StringVar(&f.llm, "llm", "", "name or number `N` of the LLM")
 	cmd.Flags().StringVar(&f.workDir, "work-dir", "", "`DIR` to work in, within roots of [sandbox] (default: temp_dir)")
 	cmd.Flags().StringSliceVar(&f.tools, "tools", nil, "the only tools that it may use, `NAMES` with commas (default: the agent's)")
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"agent": func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			return a.completeAgents(cmd, nil, prefix)
+		},
+		"llm":   a.completeLLMs,
+		"tools": cobra.FixedCompletions(toolNames(), cobra.ShellCompDirectiveNoFileComp),
+	} {
+		if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
+			panic(err) // the flag is not there, or has one
+		}
+	}
+	if err := cmd.MarkFlagDirname("work-dir"); err != nil {
+		panic(err)
+	}
+}
+
+// completeLLMs completes the names of configured LLMs.
+func (a *app) completeLLMs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	l, err := a.load()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return l.Config.LLMNames(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// checkAgent says what is wrong with an agent that a task is to have, "" for none of
+// its own. What this user may not read, the daemon may: then nothing is wrong.
+func checkAgent(l *config.Loaded, name string) error {
+	if name == "" {
+		return nil
+	}
+	agents := agentSources(l, func() *skill.Snapshot { return skill.Load(skillDirs(l)) }).Load()
+	for _, b := range agents.Broken {
+		if errors.Is(b, fs.ErrPermission) {
+			return nil
+		}
+	}
+	if _, err := agents.Lookup(name); err != nil {
+		return &exitError{code: exitUsage, err: fmt.Errorf("--agent: %w", err), hint: "see: gasupervisor agents"}
+	}
+	return nil
 }
 
 // given reports whether there is any.

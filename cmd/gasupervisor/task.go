@@ -62,7 +62,7 @@ the exit code tells how it ended. Ctrl-C detaches, and the work goes on.`,
 		},
 	}
 	cmd.Flags().StringVarP(&f.input, "input", "i", "", "what to do: text, - or @file (`T`)")
-	f.settings.add(cmd, "does it")
+	a.addSettingsFlags(cmd, &f.settings, "does it")
 	cmd.Flags().StringVar(&f.ifExists, "if-exists", "fail", "for a task that exists: `fail|reply|restart`")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for the end of the round and print the result")
 	cmd.Flags().BoolVar(&f.follow, "follow", false, "show the output as it grows")
@@ -86,6 +86,9 @@ func (a *app) task(ctx context.Context, name string, hasInput bool, f taskFlags)
 		return err
 	}
 	if err := f.settings.check(&l.Config); err != nil {
+		return err
+	}
+	if err := checkAgent(l, f.settings.agent); err != nil {
 		return err
 	}
 	var args []string
