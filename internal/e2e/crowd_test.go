@@ -120,8 +120,10 @@ func TestStopOfAParentWhoseChildrenQueue(t *testing.T) {
 	}
 	d.sh(`echo "go on" > temp/a/reply.txt`)
 	wants(t, "output1.txt", d.output("a", 1), "I know of them")
-	if n := d.model.Count(); n != asked+1 || asked != 1+3+1 {
-		t.Errorf("%d requests up to the stop, %d in all, want 5 and 6", asked, n)
+	// A child that was given its place as the stop came may have asked before it heard
+	// of it; of 32 no more than a few.
+	if n := d.model.Count(); n != asked+1 || asked < 1+3+1 || asked > 1+3+1+3 {
+		t.Errorf("%d requests up to the stop, %d in all, want 5, or a few more on a busy machine, and one after it", asked, n)
 	}
 	if refused := d.model.Refusals(); len(refused) > 0 {
 		t.Errorf("the model refused: %v", refused)
