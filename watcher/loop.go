@@ -36,7 +36,7 @@ type task struct {
 	known   bool // a directory or link was seen
 	watched bool
 	link    bool
-	gone    bool // to be forgotten once its last look is taken
+	gone    bool // forgotten, or to be once its last look is taken
 	waiting bool // in the backlog
 }
 
@@ -351,6 +351,9 @@ func (l *loop) drop(t *task, u urgency) {
 	l.unwatch(t)
 	l.unpoll(t)
 	if !t.known && t.wanted == none {
+		// It may stand in the backlog, where it is passed over: whatever gets the name
+		// next is another task.
+		t.gone = true
 		delete(l.tasks, t.name)
 		return
 	}

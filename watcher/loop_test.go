@@ -3,9 +3,11 @@ package watcher
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -152,5 +154,45 @@ func TestFifoGivesMemoryBack(t *testing.T) {
 	}
 	if cap(f.items) > 64 || f.front() != nil {
 		t.Errorf("an empty queue holds %d places", cap(f.items))
+	}
+}
+
+// A pass over thousands of new directories takes a while, and meanwhile one of them is
+// removed and made again.
+func TestDirectoryRemovedBeforeItsFirstLookIsForgotten(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "t1")
+	mkdir := func() {
+		t.Helper()
+		if err := os.Mkdir(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mkdir()
+	w := New(Config{Dir: dir, Counts: counts})
+	l := newLoop(w.cfg, w.cfg.Dir, &w.mode)
+	l.backend = newFake()
+	l.attach(time.Now())
+	if l.backlog.len() != 1 {
+		t.Fatalf("%d tasks wait for their first look", l.backlog.len())
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	event := filepath.Join(l.root, "t1")
+	l.event(fsnotify.Event{Name: event, Op: fsnotify.Remove})
+	mkdir()
+	l.event(fsnotify.Event{Name: event, Op: fsnotify.Create})
+	for l.busy() {
+		l.step()
+	}
+	looks := 0
+	for l.front() != nil {
+		l.taken()
+		looks++
+	}
+	l.report()
+	if m := w.Mode(); m.Watched != 1 || looks != 1 {
+		t.Errorf("%d directories are watched and %d looks were made, of one task", m.Watched, looks)
 	}
 }
