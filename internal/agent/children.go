@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -45,7 +46,7 @@ func (s *state) sendOut(ctx context.Context, call string, d tool.Delegation, job
 			wait = func() (round.JobResult, error) { return round.JobResult{}, err }
 		}
 		running.Go(func() {
-			r, err := wait()
+			r, err := s.outcomeOf(wait)
 			draw.over(r.Spent)
 			mu.Lock()
 			defer mu.Unlock()
@@ -58,6 +59,18 @@ func (s *state) sendOut(ctx context.Context, call string, d tool.Delegation, job
 	}
 	running.Wait()
 	return report(d, children)
+}
+
+// outcomeOf waits for a subagent. What panics there is this subagent's failure: the
+// goroutine is nobody else's, and a panic in it would end the daemon.
+func (s *state) outcomeOf(wait func() (round.JobResult, error)) (r round.JobResult, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.cfg.Log.Error("waiting for a subagent panicked", "task", s.in.Task, "panic", p, "stack", string(debug.Stack()))
+			r, err = round.JobResult{}, fmt.Errorf("defect in gasupervisor: %v (the log has the stack)", p)
+		}
+	}()
+	return wait()
 }
 
 // child is how one subagent came out.

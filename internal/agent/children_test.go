@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -87,4 +89,27 @@ func TestModesEndTheOthers(t *testing.T) {
 // send2 sends out two subagents for one job.
 func (s *state) send2(mode string) tool.Result {
 	return s.sendOut(context.Background(), "c1", tool.Delegation{Prompts: []string{"a", "b"}, Mode: mode}, round.Job{})
+}
+
+// Calls of tools run in goroutines that catch a panic, and so do those that wait for
+// subagents.
+func TestPanicWhileASubagentIsAwaitedIsItsFailure(t *testing.T) {
+	var log bytes.Buffer
+	s := &state{cfg: &Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, in: round.Input{Task: "p", Spawn: func(_ context.Context, _ string, n int, _ round.Job) (func() (round.JobResult, error), error) {
+		return func() (round.JobResult, error) {
+			if n == 0 {
+				panic("broken journal")
+			}
+			return round.JobResult{Outcome: round.Outcome{Reason: round.Completed, Result: "it is 7"}}, nil
+		}, nil
+	}}}
+	r := s.send2(tool.All)
+	for _, want := range []string{"not run: defect in gasupervisor: broken journal", "it is 7"} {
+		if !strings.Contains(r.Text, want) {
+			t.Errorf("%q is not in:\n%s", want, r.Text)
+		}
+	}
+	if !strings.Contains(log.String(), "broken journal") || !strings.Contains(log.String(), "children_test.go") {
+		t.Errorf("the log does not say where it was: %s", log.String())
+	}
 }
