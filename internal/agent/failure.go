@@ -67,7 +67,7 @@ func (s *state) advice(e *llm.Error) string {
 	case llm.KindRateLimit:
 		if e.RetryAfter > 0 && e.Attempts <= 1 {
 			// Longer than anybody should be kept waiting with a round open.
-			until := time.Now().Add(e.RetryAfter).UTC().Format("2006-01-02T15:04:05Z")
+			until := s.cfg.Now().Add(e.RetryAfter).UTC().Format(time.RFC3339)
 			return "The server takes none before " + until + ": reply then, or choose another LLM, or set fallback of " + entry + "."
 		}
 		return "Its rate limit held through all attempts: reply later, or lower max_concurrent of " + entry + "."
