@@ -174,9 +174,9 @@ func (s *state) begin(ctx, callCtx context.Context, c llm.ToolCall, i int, ended
 	if out := s.emit(ctx, round.ToolBegun{Turn: s.turn, ID: c.ID, Name: c.Name, Args: shortArgs(c)}); out != nil {
 		return out
 	}
-	s.stragglers.Add(1)
+	s.calls.Add(1)
 	go func() {
-		defer s.stragglers.Done()
+		defer s.calls.Done()
 		start := s.cfg.Now()
 		r := s.dispatch(callCtx, c)
 		ended <- callEnded{i, r, s.cfg.Now().Sub(start)}

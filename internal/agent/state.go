@@ -15,7 +15,7 @@ import (
 )
 
 // state is a round in progress. It belongs to the goroutine of Run, but for memory,
-// which tools write to, and stragglers.
+// which tools write to, and calls.
 type state struct {
 	cfg  *Config
 	in   round.Input
@@ -48,9 +48,10 @@ type state struct {
 	past string
 	// warned keeps a warning from being given every turn.
 	warned map[string]bool
-	// stragglers are calls that did not end when they were told to.
-	stragglers sync.WaitGroup
-	abandoned  bool
+	// calls counts those that run; abandoned says that some did not end when they were
+	// told to, and are left behind.
+	calls     sync.WaitGroup
+	abandoned bool
 }
 
 // close releases the tools, after calls that were left behind have ended, and what
@@ -71,7 +72,7 @@ func (s *state) close() {
 	}
 	// The round must not wait for a call that ignores its context.
 	go func() {
-		s.stragglers.Wait()
+		s.calls.Wait()
 		release()
 	}()
 }
