@@ -82,5 +82,3 @@ func (l *line) next() (name string, ok bool) {
 	name, *from = (*from)[0], (*from)[1:]
 	return name, true
 }
-
-func (l *line) length() int { return len(l.hurried) + len(l.others) }

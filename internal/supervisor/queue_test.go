@@ -59,6 +59,11 @@ func TestWhoIsWaitedForIsLookedAtFirst(t *testing.T) {
 	s.look(ctx, "old 3", true)
 	s.look(ctx, "old 3", true)
 	s.look(ctx, "new", false)
+	answer := make(chan Snapshot, 1)
+	s.handle(ctx, snapshotRequest(answer))
+	if got, want := (<-answer).Settling, startAtOnce+4; got != want {
+		t.Errorf("%d tasks are said to settle, want %d: each once, wherever it stands in line", got, want)
+	}
 	var order []string
 	for range 6 {
 		s.settling = startAtOnce - 1
@@ -72,7 +77,7 @@ func TestWhoIsWaitedForIsLookedAtFirst(t *testing.T) {
 	if want := []string{"new", "old 3", "old 1", "old 2"}; !slices.Equal(order, want) {
 		t.Errorf("looked at in the order %q, want %q", order, want)
 	}
-	if n := s.line.length(); n != 0 {
+	if n := len(s.line.hurried) + len(s.line.others); n != 0 {
 		t.Errorf("%d names are left in line", n)
 	}
 }

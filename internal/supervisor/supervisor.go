@@ -362,10 +362,13 @@ func (s *Supervisor) handle(ctx context.Context, m message) {
 	case finished:
 		s.finish(ctx, m)
 	case snapshotRequest:
-		snap := Snapshot{Tasks: len(s.tasks), Running: len(s.queue.places), Queued: s.queue.length(), Settling: s.settling + s.line.length()}
+		snap := Snapshot{Tasks: len(s.tasks), Running: len(s.queue.places), Queued: s.queue.length(), Settling: s.settling}
 		for _, t := range s.tasks {
 			if t.session != nil {
 				snap.Live++
+			}
+			if t.lined {
+				snap.Settling++
 			}
 		}
 		m <- snap
