@@ -89,6 +89,11 @@ func (f *follower) round(n *int) (over bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		if f.all && f.session == 0 {
+			// It was too early to ask when the following began; after the marker it may be
+			// too late.
+			f.session = f.sessionNow()
+		}
 		if err := f.pause(); err != nil {
 			return false, err
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestSupervisorFiles(t *testing.T) {
@@ -326,5 +327,60 @@ func TestFollowEnds(t *testing.T) {
 	r.Close()
 	if err := Follow(t.Context(), temp, "task", 0, w); !errors.Is(err, io.ErrClosedPipe) {
 		t.Error(err)
+	}
+}
+
+// Who follows a task that was just written begins before there is a status.json to say
+// which session it is.
+func TestFollowKnowsASessionThatBeganLater(t *testing.T) {
+	d := openTask(t)
+	write(t, d, "output.txt", "zero\n")
+	var out lines
+	tick := make(chan time.Time)
+	f := &follower{ctx: t.Context(), tempDir: d.root.Path(), name: "task", w: &out, all: true, tick: tick}
+	f.session = f.sessionNow()
+	res := make(chan error, 1)
+	go func() {
+		n := 0
+		_, err := f.round(&n)
+		if err == nil {
+			n++
+			_, err = f.round(&n)
+		}
+		res <- err
+	}()
+	tick <- time.Time{}
+	st := NewStatus("task")
+	st.Session, st.State = 1, Running
+	if err := d.WriteStatus(st, false); err != nil {
+		t.Fatal(err)
+	}
+	tick <- time.Time{}
+	tick <- time.Time{} // it has looked again since
+	o, err := d.ReopenOutput(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A new input begins another session, whose output takes its time.
+	if _, err := d.Archive(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(o.End(), o.Close()); err != nil {
+		t.Fatal(err)
+	}
+	st.Session = 2
+	if err := d.WriteStatus(st, false); err != nil {
+		t.Fatal(err)
+	}
+	tick <- time.Time{}
+	tick <- time.Time{} // it waits for the next round
+	write(t, d, "output.txt", "new zero"+ending)
+	write(t, d, "output1.txt", "new one"+ending)
+	close(tick)
+	if err := <-res; err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "zero\nnew zero\n"; got != want {
+		t.Errorf("showed %q, want %q", got, want)
 	}
 }
