@@ -69,6 +69,11 @@ func (f *follower) round(n *int) (over bool, err error) {
 	out := tail{w: f.w, keep: f.keep}
 	buf := make([]byte, 32<<10)
 	for {
+		// Before the reading: who deletes it may have written the marker just before.
+		in, err := statFile(file)
+		if err != nil {
+			return false, err
+		}
 		for {
 			k, err := file.Read(buf)
 			done, werr := out.write(buf[:k])
@@ -82,12 +87,8 @@ func (f *follower) round(n *int) (over bool, err error) {
 				return false, err
 			}
 		}
-		in, err := statFile(file)
-		if err == nil && in.nlink == 0 {
-			err = fmt.Errorf("follow %s: %w", file.Name(), ErrGone)
-		}
-		if err != nil {
-			return false, err
+		if in.nlink == 0 {
+			return false, fmt.Errorf("follow %s: %w", file.Name(), ErrGone)
 		}
 		if f.all && f.session == 0 {
 			// It was too early to ask when the following began; after the marker it may be
