@@ -14,6 +14,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 // What the supervisor's files do in each state, and how they get on with each other.
@@ -151,9 +152,8 @@ func TestStopMeantForTheRoundThatEndsMeanwhile(t *testing.T) {
 			d.quiet("a", "_stop", "")
 			// Files are stamped by a clock that lags some milliseconds.
 			d.aged("a", "_stop", time.Now().Add(-20*time.Millisecond))
-			for stamp := fileTime(); !fileTime().After(stamp); {
-				time.Sleep(time.Millisecond)
-			}
+			stamp := fileTime()
+			waittest.Poll(func() bool { return fileTime().After(stamp) })
 		}
 	}
 	d.put("a", "input.txt", "go")

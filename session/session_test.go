@@ -15,6 +15,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 // The sessions of these tests are real ones, on real directories and journals.
@@ -157,15 +158,8 @@ func (d *desk) read(task string, names ...string) string {
 // until waits for something to become true.
 func (d *desk) until(what string, ok func() bool) {
 	d.t.Helper()
-	deadline := time.After(10 * time.Second)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			d.t.Fatalf("waited in vain for %s\n%s", what, d.listing())
-		}
+	if !waittest.Poll(ok) {
+		d.t.Fatalf("waited in vain for %s\n%s", what, d.listing())
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 // patience is how long a test waits for what must happen.
@@ -95,10 +97,8 @@ func start(t testing.TB, dir string, edit func(*Config)) *running {
 // until polls for a condition.
 func (r *running) until(what string, ok func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			r.t.Fatalf("waited in vain until %s; mode %v; log:\n%s", what, r.Mode(), r.logs)
-		}
+	if !waittest.Poll(ok) {
+		r.t.Fatalf("waited in vain until %s; mode %v; log:\n%s", what, r.Mode(), r.logs)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
 	"github.com/gasupervisor/gasupervisor/internal/usage"
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 	"github.com/gasupervisor/gasupervisor/session"
 )
 
@@ -229,18 +228,8 @@ func TestSettingsAreAdded(t *testing.T) {
 // The directory that the daemon has open and locked is not the one that tasks are
 // written to any more: it must not go on as if it were.
 func TestReplacedTempDirEndsTheDaemon(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "config.toml")
-	write(t, file, "[[llm]]\nname = \"none\"\nbase_url = \"http://127.0.0.1:1\"\napi_key_env = \"\"\nmodel = \"none\"\n")
-	l, err := config.Load(config.Options{Path: file, Environ: []string{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := newEngine(l, l.Config.StateDir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	temp := l.Config.TempDir
+	e := makeEngine(t, t.TempDir(), "[[llm]]\nname = \"none\"\nbase_url = \"http://127.0.0.1:1\"\napi_key_env = \"\"\nmodel = \"none\"\n")
+	temp := e.config.TempDir
 	if err := os.Mkdir(filepath.Join(temp, "task"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -248,19 +237,14 @@ func TestReplacedTempDirEndsTheDaemon(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
-	for m := e.watch.Mode(); m.Watched+m.Polled == 0; m = e.watch.Mode() {
-		if ctx.Err() != nil {
-			t.Fatal("the directory is not watched")
-		}
-		runtime.Gosched()
-	}
+	waittest.Until(t, "the directory is watched", func() bool { m := e.watch.Mode(); return m.Watched+m.Polled > 0 })
 	if err := os.Rename(temp, temp+".away"); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(temp, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	err = <-ended
+	err := <-ended
 	if !errors.Is(err, errReplaced) || !strings.Contains(err.Error(), temp) {
 		t.Errorf("the daemon ended with %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/lock"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 func TestMain(m *testing.M) {
@@ -74,15 +75,8 @@ func cmdAnswer(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func answer(dir, name, want string, n int, reason round.Reason, result string) error {
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		if _, err := os.Stat(filepath.Join(dir, want)); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("no %s came", want)
-		}
-		time.Sleep(5 * time.Millisecond) // polling is all there is to do here
+	if !waittest.Poll(func() bool { _, err := os.Stat(filepath.Join(dir, want)); return err == nil }) {
+		return fmt.Errorf("no %s came", want)
 	}
 	if n > 0 {
 		if err := os.Remove(filepath.Join(dir, want)); err != nil {
@@ -161,15 +155,8 @@ func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
 
 // await FILE waits until a file is there, with `! await` until it is not.
 func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		if _, err := os.Stat(ts.MkAbs(args[0])); errors.Is(err, fs.ErrNotExist) == neg {
-			return
-		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("%s: waited in vain", args[0])
-		}
-		time.Sleep(5 * time.Millisecond)
+	if !waittest.Poll(func() bool { _, err := os.Stat(ts.MkAbs(args[0])); return errors.Is(err, fs.ErrNotExist) == neg }) {
+		ts.Fatalf("%s: waited in vain", args[0])
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/config"
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 // traffic is what a round sends to the model.
@@ -74,15 +75,13 @@ func readTwenty(t testing.TB) traffic {
 type testDaemon struct {
 	t      testing.TB
 	config *config.Config
-	ctx    context.Context
 }
 
-// startDaemon starts a daemon in dir, whose model is srv. extra is more of the
-// config.toml, from within its [[llm]] on.
-func startDaemon(t testing.TB, dir string, srv *llmtest.Server, extra string) *testDaemon {
+// makeEngine makes the engine of a daemon in dir, whose config.toml has this text.
+func makeEngine(t testing.TB, dir, text string) *engine {
 	t.Helper()
 	file := filepath.Join(dir, "config.toml")
-	write(t, file, fmt.Sprintf("[[llm]]\nname = \"scripted\"\nbase_url = %q\napi_key_env = \"\"\nmodel = \"scripted\"\ncontext_window = 128000\n%s", srv.URL, extra))
+	write(t, file, text)
 	l, err := config.Load(config.Options{Path: file, Environ: []string{}})
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +90,14 @@ func startDaemon(t testing.TB, dir string, srv *llmtest.Server, extra string) *t
 	if err != nil {
 		t.Fatal(err)
 	}
+	return e
+}
+
+// startDaemon starts a daemon in dir, whose model is srv. extra is more of the
+// config.toml, from within its [[llm]] on.
+func startDaemon(t testing.TB, dir string, srv *llmtest.Server, extra string) *testDaemon {
+	t.Helper()
+	e := makeEngine(t, dir, fmt.Sprintf("[[llm]]\nname = \"scripted\"\nbase_url = %q\napi_key_env = \"\"\nmodel = \"scripted\"\ncontext_window = 128000\n%s", srv.URL, extra))
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
@@ -100,7 +107,7 @@ func startDaemon(t testing.TB, dir string, srv *llmtest.Server, extra string) *t
 			t.Error(err)
 		}
 	})
-	return &testDaemon{t, &l.Config, ctx}
+	return &testDaemon{t, e.config}
 }
 
 func (d *testDaemon) dir(task string) string { return filepath.Join(d.config.TempDir, task) }
@@ -116,16 +123,13 @@ func (d *testDaemon) task(name, input, settings string) {
 // wait returns the status once the first round is over.
 func (d *testDaemon) wait(task string) *taskdir.Status {
 	d.t.Helper()
-	for {
-		if st, err := taskdir.ReadStatus(d.dir(task)); err == nil && st.Reason != "" {
-			return st
-		}
-		select {
-		case <-d.ctx.Done():
-			d.t.Fatalf("task %s does not end", task)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	var st *taskdir.Status
+	waittest.Until(d.t, fmt.Sprintf("task %s ends", task), func() (over bool) {
+		var err error
+		st, err = taskdir.ReadStatus(d.dir(task))
+		return err == nil && st.Reason != ""
+	})
+	return st
 }
 
 func write(t testing.TB, path, text string) {

@@ -17,6 +17,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/tool"
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 // Bad arguments and names are answered, and the calls beside them still run.
@@ -362,7 +363,7 @@ func TestStubbornTool(t *testing.T) {
 		t.Errorf("results %q", r)
 	}
 	close(let)
-	eventually(t, "the tools are given back", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.closed == 1 })
+	waittest.Until(t, "the tools are given back", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.closed == 1 })
 }
 
 func TestTimeout(t *testing.T) {

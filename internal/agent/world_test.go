@@ -378,13 +378,3 @@ func (f clientFunc) Complete(ctx context.Context, req llm.Request, onDelta func(
 }
 
 var errKilled = errors.New("killed")
-
-// eventually fails the test where cond does not come true.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 // canary begins everything that is secret.
@@ -290,14 +291,8 @@ func (p *place) stop() {
 
 func (p *place) until(what string, so func() bool) {
 	p.t.Helper()
-	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		if time.Now().After(deadline) {
-			p.t.Fatalf("waited %s for: %s", patience, what)
-		}
-		<-tick.C
+	if !waittest.Poll(so) {
+		p.t.Fatalf("waited %s for: %s", waittest.Patience, what)
 	}
 }
 

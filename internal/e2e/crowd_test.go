@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
@@ -225,7 +224,6 @@ func TestThreeHundredTasksOfThreeRounds(t *testing.T) {
 			for i := range next {
 				progress = goesOn(i) || progress
 			}
-			time.Sleep(20 * time.Millisecond) // a supervisor's pace, not a wait for something
 			return progress
 		})
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/llm/llmtest"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 // patience bounds every wait. It is far more than anything here takes: a machine
@@ -294,14 +295,8 @@ func (d *daemon) program(name string, args ...string) (out, errOut string, code 
 // until waits until a thing is so.
 func (d *daemon) until(what string, so func() bool) {
 	d.t.Helper()
-	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		if time.Now().After(deadline) {
-			d.t.Fatalf("waited %s for: %s", patience, what)
-		}
-		<-tick.C
+	if !waittest.Poll(so) {
+		d.t.Fatalf("waited %s for: %s", waittest.Patience, what)
 	}
 }
 

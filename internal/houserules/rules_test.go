@@ -13,6 +13,9 @@ type row struct {
 
 const command = "cmd/gasupervisor"
 
+// waiting is for the tests of all packages.
+const waiting = "internal/waittest"
+
 func layers() []row {
 	return []row{
 		{pkg: "internal/supervisor", may: []string{"session", "watcher", "internal/agentdef", "internal/round"},
@@ -71,6 +74,7 @@ func layers() []row {
 		{pkg: "internal/lock", why: leaf},
 		{pkg: "internal/service", why: leaf},
 		{pkg: "internal/houserules", why: leaf},
+		{pkg: waiting, why: leaf},
 		{pkg: "internal/attack", tests: []string{"internal/llm/llmtest", "internal/taskdir"},
 			why: "it attacks the program as an agent could, and knows no more of its inside"},
 		{pkg: "internal/bench", may: []string{"internal/llm/llmtest", "internal/taskdir", "internal/journal"},

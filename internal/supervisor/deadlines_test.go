@@ -13,6 +13,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 	"github.com/gasupervisor/gasupervisor/session"
 	"github.com/gasupervisor/gasupervisor/watcher"
 )
@@ -78,11 +79,7 @@ func (d *desk) put(task, file, text string) {
 
 func (d *desk) until(what string, so func() bool) {
 	d.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			d.t.Fatalf("waited in vain until %s", what)
-		}
-	}
+	waittest.Until(d.t, what, so)
 }
 
 func (d *desk) state(task string) taskdir.State {

@@ -16,6 +16,7 @@ import (
 	"github.com/gasupervisor/gasupervisor/internal/llm"
 	"github.com/gasupervisor/gasupervisor/internal/round"
 	"github.com/gasupervisor/gasupervisor/internal/taskdir"
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 	"github.com/gasupervisor/gasupervisor/session"
 	"github.com/gasupervisor/gasupervisor/watcher"
 )
@@ -103,16 +104,8 @@ func noneLeft(t testing.TB) {
 		}
 		return strings.Join(left, "\n\n")
 	}
-	deadline := time.After(5 * time.Second)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for left := stacks(); left != ""; left = stacks() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Errorf("goroutines are left:\n%s", left)
-			return
-		}
+	if !waittest.Poll(func() bool { return stacks() == "" }) {
+		t.Errorf("goroutines are left:\n%s", stacks())
 	}
 }
 
@@ -169,15 +162,8 @@ func (w *world) read(names ...string) string {
 
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.After(30 * time.Second)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			w.t.Fatalf("waited in vain for %s", what)
-		}
+	if !waittest.Poll(ok) {
+		w.t.Fatalf("waited in vain for %s", what)
 	}
 }
 

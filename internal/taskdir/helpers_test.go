@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 // openTask opens a new task in a new temp directory.
@@ -110,12 +112,8 @@ func wantRefused(t testing.TB, err error) {
 // eventually waits for something that another goroutine or process does.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		time.Sleep(time.Millisecond)
+	if !waittest.Poll(cond) {
+		t.Fatalf("waited in vain for %s", what)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 func post(t *testing.T, ctx context.Context, s *Server, body string) (*http.Response, error) {
@@ -152,15 +154,7 @@ func TestStalledRepliesEnd(t *testing.T) {
 	}
 	cancel()
 	resp.Body.Close()
-	for i := 0; ; i++ {
-		if now, _ := s.InFlight(); now == 0 {
-			break
-		}
-		if i > 5000 {
-			t.Fatal("the handler outlives its client")
-		}
-		<-time.After(time.Millisecond)
-	}
+	waittest.Until(t, "the handler ends as its client has", func() bool { now, _ := s.InFlight(); return now == 0 })
 	// One more, ended by Close.
 	resp, err = post(t, t.Context(), s, stream)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 func TestOwnCgroup(t *testing.T) {
@@ -87,9 +88,7 @@ func TestCgroupRun(t *testing.T) {
 	ready := filepath.Join(w.work, "ready")
 	held := make(chan string, 1)
 	go func() {
-		for t.Context().Err() == nil && !exists(ready) {
-			time.Sleep(time.Millisecond)
-		}
+		waittest.Poll(func() bool { return t.Context().Err() != nil || exists(ready) })
 		defer os.Remove(ready)
 		procs, _ := filepath.Glob(filepath.Join(dir, groupPrefix+"*", "cgroup.procs"))
 		text := ""

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gasupervisor/gasupervisor/internal/sandbox"
 	"github.com/gasupervisor/gasupervisor/internal/sandbox/command"
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 func TestRun(t *testing.T) {
@@ -195,12 +196,8 @@ func TestNothingIsLeft(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ready := filepath.Join(w.work, "ready")
 	go func() {
-		for ctx.Err() == nil {
-			if _, err := os.Stat(ready); err == nil {
-				cancel()
-			}
-			time.Sleep(time.Millisecond)
-		}
+		waittest.Poll(func() bool { return ctx.Err() != nil || exists(ready) })
+		cancel()
 	}()
 	o, err := w.try(ctx, "setsid -f sleep "+id+"; touch ready; sleep "+id)
 	if err != nil || o.End != command.Cancelled {

@@ -11,9 +11,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gasupervisor/gasupervisor/internal/waittest"
 )
 
 // What a daemon was starting when it was killed dies with it, and lets go of all that
@@ -62,12 +63,7 @@ func TestDaemonKilledAsItStartsCommands(t *testing.T) {
 	daemon.Process.Wait()
 	f := locked(t, lock)
 	defer f.Close()
-	for deadline := time.Now().Add(10 * time.Second); unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; {
-		if time.Now().After(deadline) {
-			t.Fatal("the daemon is dead, and its lock is held")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	waittest.Until(t, "the lock of the dead daemon is free", func() bool { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil })
 }
 
 // copies counts the children of a process that run its own program, at one moment.
